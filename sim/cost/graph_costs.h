@@ -1,0 +1,71 @@
+// What an engine needs besides the graph: how long each task takes alone, which links its bytes
+// cross, and how tasks slow each other down.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hw_specs/cluster.pb.h"
+#include "hw_specs/profile.pb.h"
+#include "model_zoo/model.pb.h"
+#include "sim/graph/task_graph.h"
+#include "sim/result.h"
+
+namespace twinstep {
+
+using Picoseconds = std::int64_t;
+inline constexpr double kPicosecondsPerSecond = 1e12;
+
+enum class LinkKind : std::uint8_t {
+  kPcieH2D, kPcieD2H, kPcieDuplex, kUplinkH2D, kUplinkD2H, kDram, kNvlink, kNicOut, kNicIn, kHostCompute
+};
+const char* Name(LinkKind kind);
+
+// A shared resource. Capacity is divided max-min fairly among the flows that cross it. In a
+// folded graph one link stands for its class, and each crossing flow counts `multiplicity` times.
+struct Link {
+  LinkKind kind;
+  std::uint32_t node = 0, index = 0;  // Of the representative: node and GPU, switch or NIC index.
+  double bytes_per_s = 0;
+};
+
+struct RouteHop {
+  std::uint32_t link = 0;
+  double multiplicity = 1;  // Symmetric flows that cross the link together with this one.
+};
+
+// Bytes in motion: crosses all hops of its route at one rate, at most `max_bytes_per_s`.
+struct Flow {
+  std::int64_t bytes = 0;
+  double max_bytes_per_s = 0;
+  std::uint32_t hop_begin = 0, hop_count = 0;  // Into GraphCosts::hops.
+};
+
+// Cost of a task alone; interned, tasks hold an index.
+struct TaskCost {
+  // COMPUTE and HOST: the whole duration. Movement: the latency before the flows start.
+  Picoseconds fixed_ps = 0;
+  std::uint32_t flow_begin = 0, flow_count = 0;  // Into GraphCosts::flows; ends with the last.
+  // How much of an interference factor applies, 0 .. 1 (memory-bound kernels suffer most).
+  float interference_sensitivity = 1;
+  bool extrapolated = false;  // Outside the profile's range.
+};
+
+struct GraphCosts {
+  std::vector<std::uint32_t> cost_of_task;
+  std::vector<TaskCost> costs;
+  std::vector<Flow> flows;
+  std::vector<RouteHop> hops;
+  std::vector<Link> links;
+  Interference interference;  // With zeros replaced by 1.
+  std::vector<std::string> warnings;
+
+  const TaskCost& Of(TaskId id) const { return costs[cost_of_task[id]]; }
+};
+
+// `profile` may be null: roofline only. Measured tables of the profile come first.
+Result<GraphCosts> ComputeCosts(const TaskGraph& graph, const Model& model, const Cluster& cluster,
+                                const Profile* profile);
+
+}  // namespace twinstep

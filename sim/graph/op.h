@@ -1,0 +1,130 @@
+// The operations of a task graph: what a task does, as cost model, symbolic interpreter and
+// executor backends all read it. Operand order is part of the contract: a task's `reads` come
+// first, in the order listed, then its `writes`; a buffer updated in place stands in both.
+//
+// Layout of activations is sequence-major, [tokens, features] with token = position * b + sample
+// (b = micro-batch), so that gathering along the sequence concatenates. `n` is a task's local
+// tokens: b * s divided by context (and, for sequence-parallel tensors, tensor) parallel size.
+// Element type is OpShape::dtype unless noted; gradients of weights have TensorInfo's dtype.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+
+#include "sim/graph/ids.h"
+
+namespace twinstep {
+
+enum class OpCode : std::uint8_t {
+  // --- GEMMs. y[n, out] = x[n, in] W[out, in]^T (+ bias). dims {n, out, in}.
+  kGemmForward,  // reads x, W, [bias if kHasBias]            writes y
+  kGemmDgrad,    // reads dy, W                               writes dx          dims {n, out, in}
+  kGemmWgrad,    // reads x, dy, [dW, [db] if kAccumulateGradient]    writes dW, [db if kHasBias]
+
+  // --- Normalisation over h. dims {n, h}. kRmsNorm flag: no beta, no mean.
+  kNormForward,   // reads x, gamma, [beta]                    writes y
+  kNormBackward,  // reads dy, x, gamma, [residual gradient if kHasResidual],
+                  //       [dgamma, [dbeta] if kAccumulateGradient]    writes dx, dgamma, [dbeta]
+                  // dx = norm gradient + residual gradient. Statistics are recomputed from x.
+
+  // --- Attention. dims {b, heads, kv_heads, s_q, s_kv, head_dim}; heads and kv_heads are local
+  // to the tensor-parallel rank, s_q local to the context-parallel rank, s_kv gathered.
+  // index/count of the OpShape hold the context-parallel rank and size: query rows are the
+  // pieces `index` and `2 count - 1 - index` of 2 count, and gathered keys lie in rank order.
+  kSplitQkv,          // reads qkv[n, (heads + 2 kv) d]  writes q[n, heads d], kv[n, 2 kv d];
+                      // rotates q and k by position if kRotary.
+  kSplitQkvBackward,  // reads dq, dkv                   writes dqkv
+  kAttentionForward,  // reads q, kv                     writes o[n, heads d], lse (fp32 [n, heads])
+  kAttentionBackward,  // reads do, q, kv, o, lse        writes dq, dkv, [workspace if kHasWorkspace]
+  // Unfused attention materialises [b, heads, s_q, s_kv]:
+  kAttentionScores,           // reads q, kv             writes scores (scaled, causal mask applied)
+  kSoftmaxForward,            // reads scores            writes probs    dims as attention
+  kAttentionContext,          // reads probs, kv         writes o
+  kAttentionContextBackward,  // reads do, probs, kv     writes dprobs, dkv (the V half)
+  kSoftmaxBackward,           // reads dprobs, probs     writes dscores
+  kAttentionScoresBackward,   // reads dscores, q, kv, dkv  writes dq, dkv (adds the K half)
+
+  // --- Elementwise. dims {n, f}.
+  kActivationForward,   // reads u                       writes y (GELU, or ReLU if kRelu)
+  kActivationBackward,  // reads dy, u                   writes du
+  kSiluForward,         // reads gate_up[n, 2 f]         writes silu[n, f] of the gate half
+  kSiluBackward,        // reads dsilu, gate_up, dgate_up  writes dgate_up (the gate half)
+  kMulForward,          // reads silu, gate_up           writes act[n, f] = silu * up
+  kMulBackward,         // reads dact, silu, gate_up     writes dsilu, dgate_up (the up half)
+  kAdd,                 // reads a, b                    writes y = a + b
+  kDropoutAdd,          // reads z, residual             writes y = dropout(z) + residual, mask
+  kDropoutForward,      // reads x                       writes y, mask (one byte an element)
+  kDropoutBackward,     // reads dy, mask                writes dx
+  kCopyOnDevice,        // reads source                  writes destination; dims {bytes}
+
+  // --- Embedding and loss. dims {n, h, V_local} / {n, V_local}; index/count: vocabulary shard.
+  kEmbeddingForward,   // reads tokens, E, [positions]    writes x (a partial sum if count > 1)
+  kEmbeddingBackward,  // reads tokens, dx, [dE, [dpos] if kAccumulateGradient]  writes dE, [dpos]
+  kCrossEntropyStats,  // reads logits, labels            writes stats (fp32 [3, n]: max, sum, target)
+  kCrossEntropyLoss,   // reads stats of all shards       writes loss (fp64 scalar, the mean),
+                       //                                 global stats (fp32 [2, n])
+  kCrossEntropyBackward,  // reads logits, labels, global stats  writes dlogits (in place of logits)
+
+  // --- Optimizer. dims {elements}.
+  kAdam,  // reads gradient, master, m, v, [clip coefficient if kHasClip]
+          // writes master, m, v, parameter (low precision; absent where kMasterIsParameter)
+  kGradNorm,         // reads gradient (chunk shard)      writes fp64 squared norms, a slot a chunk
+  kClipCoefficient,  // reads squared norms of the world  writes fp64 coefficient; dims {slots}
+  kAccumulate,       // reads x, sum                      writes sum += x
+
+  // --- Movement. dims {bytes}.
+  kCopyH2D,  // reads host buffer    writes GPU buffer (first `bytes` of both)
+  kCopyD2H,  // reads GPU buffer     writes host buffer
+  kSend,     // reads x              (pairs with kRecv through the rendezvous)
+  kRecv,     //                      writes x
+
+  // --- Collectives over the rendezvous' group, in group order. dims {bytes}: the full tensor.
+  kAllReduce,      // reads x        writes x                (sums in group order)
+  kAllGather,      // reads shard    writes full             (concatenates in group order)
+  kReduceScatter,  // reads full     writes shard            (sums in group order)
+};
+inline constexpr int kOpCodeCount = static_cast<int>(OpCode::kReduceScatter) + 1;
+
+enum OpFlags : std::uint16_t {
+  kHasBias = 1,
+  kAccumulateGradient = 2,  // The written gradients are added to (and so stand among the reads).
+  kRmsNorm = 4,
+  kHasResidual = 8,
+  kRotary = 16,
+  kRelu = 32,
+  kHasWorkspace = 64,
+  kHasClip = 128,
+  kMasterIsParameter = 256,
+  kHasPositions = 512,
+  kDoubleReduce = 1024,  // Elements of a collective are fp64 sums (gradient norm).
+};
+
+// Everything a cost model or a kernel needs to know besides operands. Interned: tasks hold a
+// ShapeId, and a whole iteration has some hundreds of shapes.
+struct OpShape {
+  OpCode op = OpCode::kAdd;
+  Dtype dtype = Dtype::kBf16;
+  std::uint16_t flags = 0;
+  std::uint16_t index = 0;  // Shard index and count, where the operation has them.
+  std::uint16_t count = 1;
+  std::array<std::int64_t, 6> dims{};
+
+  bool operator==(const OpShape&) const = default;
+};
+
+struct OpShapeHash {
+  std::size_t operator()(const OpShape& shape) const;
+};
+
+// Stable names: "gemm_forward", "attention_backward", ...
+const char* Name(OpCode op);
+
+// Multiply-add operations x 2 that the operation performs as implemented (causal attention
+// counts half of the square; recomputation is the task's own business). 0 for movement.
+double Flops(const OpShape& shape);
+
+// Bytes the operation must at least read and write in device memory.
+double MemoryBytes(const OpShape& shape);
+
+}  // namespace twinstep
