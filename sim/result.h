@@ -24,17 +24,17 @@ struct Error {
   ExitCode code = ExitCode::kBadInput;
   std::string message;  // One sentence, names the file, line, field, rule, rank or pool.
   // Filled where a plan is infeasible; -1 / empty otherwise.
-  std::string rule;           // Stable identifier, e.g. "layers-divide", "gpu-memory".
+  std::string rule;  // Stable identifier, e.g. "layers-divide", "gpu-memory".
   std::int64_t rank = -1;
-  std::string pool;           // "gpu", "pinned_host", "host".
+  std::string pool;  // "gpu", "pinned_host", "host".
   std::int64_t excess_bytes = 0;
 };
 
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::move(value)) {}        // NOLINT: implicit on purpose.
-  Result(Error error) : state_(std::move(error)) {}    // NOLINT: implicit on purpose.
+  Result(T value) : state_(std::move(value)) {}      // NOLINT: implicit on purpose.
+  Result(Error error) : state_(std::move(error)) {}  // NOLINT: implicit on purpose.
   bool ok() const { return std::holds_alternative<T>(state_); }
   const T& value() const& { return std::get<T>(state_); }
   T& value() & { return std::get<T>(state_); }

@@ -18,7 +18,16 @@ using Picoseconds = std::int64_t;
 inline constexpr double kPicosecondsPerSecond = 1e12;
 
 enum class LinkKind : std::uint8_t {
-  kPcieH2D, kPcieD2H, kPcieDuplex, kUplinkH2D, kUplinkD2H, kDram, kNvlink, kNicOut, kNicIn, kHostCompute
+  kPcieH2D,
+  kPcieD2H,
+  kPcieDuplex,
+  kUplinkH2D,
+  kUplinkD2H,
+  kDram,
+  kNvlink,
+  kNicOut,
+  kNicIn,
+  kHostCompute
 };
 const char* Name(LinkKind kind);
 

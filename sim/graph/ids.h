@@ -56,7 +56,14 @@ enum class Lane : std::uint8_t {
 };
 inline constexpr int kLaneCount = 11;
 
-enum class Phase : std::uint8_t { kForward, kRecompute, kBackward, kGradientSync, kOptimizer, kParameterGather };
+enum class Phase : std::uint8_t {
+  kForward,
+  kRecompute,
+  kBackward,
+  kGradientSync,
+  kOptimizer,
+  kParameterGather
+};
 inline constexpr int kPhaseCount = 6;
 
 // Bytes of one element.

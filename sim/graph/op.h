@@ -36,7 +36,8 @@ enum class OpCode : std::uint8_t {
                       // rotates q and k by position if kRotary.
   kSplitQkvBackward,  // reads dq, dkv                   writes dqkv
   kAttentionForward,  // reads q, kv                     writes o[n, heads d], lse (fp32 [n, heads])
-  kAttentionBackward,  // reads do, q, kv, o, lse        writes dq, dkv, [workspace if kHasWorkspace]
+  kAttentionBackward,  // reads do, q, kv, o, lse        writes dq, dkv, [workspace if
+                       // kHasWorkspace]
   // Unfused attention materialises [b, heads, s_q, s_kv]:
   kAttentionScores,           // reads q, kv             writes scores (scaled, causal mask applied)
   kSoftmaxForward,            // reads scores            writes probs    dims as attention
@@ -61,15 +62,16 @@ enum class OpCode : std::uint8_t {
   // --- Embedding and loss. dims {n, h, V_local} / {n, V_local}; index/count: vocabulary shard.
   kEmbeddingForward,   // reads tokens, E, [positions]    writes x (a partial sum if count > 1)
   kEmbeddingBackward,  // reads tokens, dx, [dE, [dpos] if kAccumulateGradient]  writes dE, [dpos]
-  kCrossEntropyStats,  // reads logits, labels            writes stats (fp32 [3, n]: max, sum, target)
+  kCrossEntropyStats,  // reads logits, labels            writes stats (fp32 [3, n]: max, sum,
+                       // target)
   kCrossEntropyLoss,   // reads stats of all shards       writes loss (fp64 scalar, the mean),
                        //                                 global stats (fp32 [2, n])
   kCrossEntropyBackward,  // reads logits, labels, global stats  writes dlogits (in place of logits)
 
   // --- Optimizer. dims {elements}.
-  kAdam,  // reads gradient, master, m, v, [clip coefficient if kHasClip]
-          // writes master, m, v, parameter (low precision; absent where kMasterIsParameter)
-  kGradNorm,         // reads gradient (chunk shard)      writes fp64 squared norms, a slot a chunk
+  kAdam,      // reads gradient, master, m, v, [clip coefficient if kHasClip]
+              // writes master, m, v, parameter (low precision; absent where kMasterIsParameter)
+  kGradNorm,  // reads gradient (chunk shard)      writes fp64 squared norms, a slot a chunk
   kClipCoefficient,  // reads squared norms of the world  writes fp64 coefficient; dims {slots}
   kAccumulate,       // reads x, sum                      writes sum += x
 

@@ -71,7 +71,7 @@ struct Task {
   std::uint16_t block = kNoTag;  // Layer 0 .. L-1; L = head, L + 1 = embedding (kEmbeddingBlock).
   std::uint16_t chunk = kNoTag;  // Parameter chunk.
 };
-static_assert(sizeof(Task) == 36);
+static_assert(sizeof(Task) == 32);
 
 // A represented rank: itself in an unfolded graph, else the representative of its class.
 struct RankInfo {
@@ -96,32 +96,32 @@ struct Rendezvous {
 // Which logical tensor a persistent byte range holds: initialisation, checkpoints and the
 // symbolic interpreter need it.
 enum class TensorKind : std::uint8_t {
-  kTokens,         // Input ids of a micro-batch.
+  kTokens,  // Input ids of a micro-batch.
   kLabels,
   kTokenEmbedding,
   kPositionEmbedding,
   kNorm1Weight,
   kNorm1Bias,
-  kQkvWeight,      // [ (heads + 2 kv_heads) d, h ], rows in the order q, k, v.
+  kQkvWeight,  // [ (heads + 2 kv_heads) d, h ], rows in the order q, k, v.
   kQkvBias,
-  kOutWeight,      // [ h, heads d ]
+  kOutWeight,  // [ h, heads d ]
   kOutBias,
   kNorm2Weight,
   kNorm2Bias,
-  kUpWeight,       // MLP in: [ ffn, h ], gated models [ 2 ffn, h ] (gate rows, then up rows).
+  kUpWeight,  // MLP in: [ ffn, h ], gated models [ 2 ffn, h ] (gate rows, then up rows).
   kUpBias,
-  kDownWeight,     // [ h, ffn ]
+  kDownWeight,  // [ h, ffn ]
   kDownBias,
   kFinalNormWeight,
   kFinalNormBias,
-  kHeadWeight,     // [ V, h ]
+  kHeadWeight,  // [ V, h ]
 };
 inline constexpr int kTensorKindCount = static_cast<int>(TensorKind::kHeadWeight) + 1;
 const char* Name(TensorKind kind);
 
 // How a rank's piece relates to the logical tensor.
 enum class ShardAxis : std::uint8_t {
-  kNone,     // The whole tensor.
+  kWhole,    // Not split.
   kRows,     // Output rows split over tensor parallel (QKV: each of q, k, v split by heads;
              // gated up: gate and up halves each split).
   kColumns,  // Input columns split over tensor parallel.
@@ -137,9 +137,9 @@ struct TensorInfo {
   Slice slice;  // Of the whole chunk, in bytes of this state's dtype.
   TensorKind kind = TensorKind::kTokens;
   StateKind state = StateKind::kParameter;
-  ShardAxis axis = ShardAxis::kNone;  // Tensor-parallel split.
+  ShardAxis axis = ShardAxis::kWhole;  // Tensor-parallel split.
   std::uint16_t axis_index = 0, axis_count = 1;
-  std::uint16_t block = kNoTag;       // Layer.
+  std::uint16_t block = kNoTag;  // Layer.
   std::uint16_t chunk = kNoTag;
   std::uint32_t shard_index = 0, shard_count = 1;  // ZeRO shard of the chunk in `buffer`.
   // For kData: global micro-batch = dp rank * m + micro_batch, and context-parallel piece.
@@ -148,9 +148,9 @@ struct TensorInfo {
   std::int64_t rows = 0, columns = 0;  // Local shape.
 };
 
-using EdgeGraph = boost::compressed_sparse_row_graph<boost::directedS, boost::no_property,
-                                                     boost::no_property, boost::no_property,
-                                                     std::uint32_t, std::uint32_t>;
+using EdgeGraph =
+    boost::compressed_sparse_row_graph<boost::directedS, boost::no_property, boost::no_property,
+                                       boost::no_property, std::uint32_t, std::uint32_t>;
 
 struct TaskGraph {
   std::vector<Task> tasks;
@@ -186,7 +186,9 @@ struct TaskGraph {
     return {edges.m_forward.m_column.data() + begin, end - begin};
   }
   std::uint32_t TaskCount() const { return static_cast<std::uint32_t>(tasks.size()); }
-  std::uint32_t EdgeCount() const { return static_cast<std::uint32_t>(edges.m_forward.m_column.size()); }
+  std::uint32_t EdgeCount() const {
+    return static_cast<std::uint32_t>(edges.m_forward.m_column.size());
+  }
   bool IsFolded() const { return ranks.size() != rank_class.size(); }
 
   // "r3 compute gemm_forward mb2 stage1 block5", for reports, errors and traces.

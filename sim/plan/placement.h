@@ -26,7 +26,14 @@ class Placement {
   std::int64_t LocalIndexOf(std::int64_t global_rank) const { return global_rank % gpus_per_node_; }
 
   // Members in group order (ascending coordinate; kDpCp: dp outer, cp inner).
-  enum class GroupKind { kTp, kCp, kDp, kDpCp, kWorld, kEmbedding };  // kEmbedding: first and last pp.
+  enum class GroupKind {
+    kTp,
+    kCp,
+    kDp,
+    kDpCp,
+    kWorld,
+    kEmbedding
+  };  // kEmbedding: first and last pp.
   std::vector<std::uint32_t> GroupOf(std::int64_t global_rank, GroupKind kind) const;
 
  private:
