@@ -22,11 +22,11 @@ enum class ExitCode : int {
 
 struct Error {
   ExitCode code = ExitCode::kBadInput;
-  std::string message;  // One sentence, names the file, line, field, rule, rank or pool.
+  std::string message = {};  // One sentence, names the file, line, field, rule, rank or pool.
   // Filled where a plan is infeasible; -1 / empty otherwise.
-  std::string rule;  // Stable identifier, e.g. "layers-divide", "gpu-memory".
+  std::string rule = {};  // Stable identifier, e.g. "layers-divide", "gpu-memory".
   std::int64_t rank = -1;
-  std::string pool;  // "gpu", "pinned_host", "host".
+  std::string pool = {};  // "gpu", "pinned_host", "host".
   std::int64_t excess_bytes = 0;
 };
 

@@ -30,18 +30,43 @@ struct ResolvedPlan {
   std::vector<std::string> stored_tensors;  // RECOMPUTE_CUSTOM only.
   AttentionKernel attention = ATTENTION_FLASH;
   double offload_ratio = 0;
+
+  // What the plan asks for and does not get, because it changes nothing: one sentence each.
+  std::vector<std::string> warnings;
 };
 
 struct PlanRules {
-  bool kuaishou = false;  // `--rules kuaishou`: p >= 3 and m mod p = 0 when interleaved.
+  // `--rules kuaishou`: the limits of the paper's own search (papers.md 1.8).
+  bool kuaishou = false;
 };
 
-// Writes out defaults and checks every validity rule. `gpus` is t c p d. An impossible plan is an
-// Error with ExitCode::kNo and a stable `rule`: "gpus-divide" (t c p does not divide the GPUs),
-// "batch-divides" (b d does not divide B), "layers-divide" (p v does not divide L),
-// "microbatches-interleaved" (m mod p != 0 with v > 1), "heads-divide", "kv-heads-divide",
-// "sequence-divides" (2 c and t do not divide s), "gpus-available", "virtual-stages-need-pipeline"
-// ..., and a sentence with the numbers.
+// Writes out defaults and checks every validity rule. `gpus` is t c p d. Defaults: sizes 1, d from
+// the GPUs, sequence length the model's longest, the others as plan.proto says; only the global
+// batch has none.
+//
+//   Result<ResolvedPlan> plan = ResolvePlan(model, cluster, plan_file, 256, {.kuaishou = true});
+//   if (!plan.ok()) return plan.error();  // .rule == "batch-divides", ...
+//
+// An impossible plan is an Error with ExitCode::kNo, a sentence with the numbers and a stable
+// `rule`, checked in this order:
+//   gpus-available                more GPUs than the cluster has
+//   gpus-divide                   t c p does not divide the GPUs, or t c p d is another number
+//   layers-divide                 p v does not divide L, or p v l is another number
+//   virtual-stages-need-pipeline  v > 1 with p = 1
+//   schedule-stages               v > 1 without interleaving, or interleaving with v = 1
+//   batch-divides                 b d does not divide B
+//   microbatches-interleaved      v > 1 and m is no multiple of p
+//   heads-divide, kv-heads-divide, ffn-divide    t does not divide them
+//   sequence-divides              c > 1 and 2 c does not divide s; or sequence parallelism (or
+//                                 tensor-parallel overlap) and t does not divide s / c
+//   sequence-positions            s is more than the learned positions of the GPT family
+// and with rules.kuaishou:
+//   kuaishou-pipeline             interleaved or offloading with p < 3
+//   kuaishou-tensor-in-node       a tensor-parallel group spans nodes
+//   kuaishou-context-in-node      so does a context-parallel group, without grouped queries
+//   kuaishou-recompute            recompute is not none, balanced or full
+// A value outside its range is an Error with ExitCode::kBadInput and rule "plan-value" (or
+// "model-value", "cluster-value" for sizes that ValidateModel and ValidateCluster reject).
 Result<ResolvedPlan> ResolvePlan(const Model& model, const Cluster& cluster, const Plan& plan,
                                  std::int64_t gpus, const PlanRules& rules = {});
 

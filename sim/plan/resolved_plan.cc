@@ -1,0 +1,386 @@
+#include "sim/plan/resolved_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "sim/str_cat.h"
+
+namespace twinstep {
+namespace {
+
+// Above any iteration worth simulating, and small enough that B s fits in 64 bits with room for the
+// bytes of a token.
+constexpr std::int64_t kMaxSequence = std::int64_t{1} << 26;
+constexpr std::int64_t kMaxBatch = std::int64_t{1} << 26;
+constexpr std::int64_t kMaxSize = std::int64_t{1} << 26;
+
+Error Impossible(std::string rule, std::string message) {
+  return {.code = ExitCode::kNo, .message = std::move(message), .rule = std::move(rule)};
+}
+
+Error BadValue(std::string rule, std::string message) {
+  return {.code = ExitCode::kBadInput, .message = std::move(message), .rule = std::move(rule)};
+}
+
+// 0 is the default `otherwise`; a negative or absurd value an error.
+Status Size(const char* field, std::int64_t value, std::int64_t otherwise, std::int64_t most,
+            std::int64_t* out) {
+  if (value < 0 || value > most) {
+    return BadValue("plan-value",
+                    StrCat("plan field ", field, " is ", value, ", not between 0 and ", most));
+  }
+  *out = value == 0 ? otherwise : value;
+  return Unit{};
+}
+
+// The names of a rank order, or none if it is no permutation of the four.
+std::optional<std::array<std::string_view, 4>> SplitRankOrder(std::string_view order) {
+  std::array<std::string_view, 4> names;
+  for (std::size_t i = 0; i < 4; ++i) {
+    const std::size_t dash = i < 3 ? order.find('-') : order.size();
+    if (dash == std::string_view::npos) return std::nullopt;
+    names[i] = order.substr(0, dash);
+    order.remove_prefix(std::min(dash + 1, order.size()));
+  }
+  auto sorted = names;
+  std::ranges::sort(sorted);
+  if (sorted != std::array<std::string_view, 4>{"cp", "dp", "pp", "tp"}) return std::nullopt;
+  return names;
+}
+
+class Resolver {
+ public:
+  Resolver(const Model& model, const Cluster& cluster, const Plan& plan, std::int64_t gpus,
+           const PlanRules& rules)
+      : model_(model), cluster_(cluster), plan_(plan), rules_(rules) {
+    out_.gpus = gpus;
+  }
+
+  Result<ResolvedPlan> Run() {
+    for (const auto step :
+         {&Resolver::CheckInputs, &Resolver::Sizes, &Resolver::Stages, &Resolver::Options,
+          &Resolver::Batch, &Resolver::Shapes, &Resolver::KuaishouLimits}) {
+      const Status status = (this->*step)();
+      if (!status.ok()) return status.error();
+    }
+    DropWhatChangesNothing();
+    return std::move(out_);
+  }
+
+ private:
+  std::int64_t KvHeads() const {
+    return model_.kv_heads() > 0 ? model_.kv_heads() : model_.attention_heads();
+  }
+
+  Status CheckInputs() {
+    if (model_.layers() < 1 || model_.attention_heads() < 1 || KvHeads() < 1 ||
+        model_.ffn_hidden_size() < 1) {
+      return BadValue("model-value", StrCat("model '", model_.name(),
+                                            "' needs positive layers, attention_heads and "
+                                            "ffn_hidden_size"));
+    }
+    const std::int64_t nodes = cluster_.nodes(), gpus_per_node = cluster_.node().gpus();
+    if (nodes < 1 || gpus_per_node < 1 || nodes > kMaxSize || gpus_per_node > kMaxSize) {
+      return BadValue("cluster-value", StrCat("cluster '", cluster_.name(), "' has ", nodes,
+                                              " nodes of ", gpus_per_node, " GPUs"));
+    }
+    if (out_.gpus < 1) return BadValue("plan-value", StrCat("the plan has ", out_.gpus, " GPUs"));
+    if (out_.gpus > nodes * gpus_per_node) {
+      return Impossible("gpus-available", StrCat("the plan has ", out_.gpus, " GPUs, cluster '",
+                                                 cluster_.name(), "' has ", nodes * gpus_per_node,
+                                                 " (", nodes, " nodes of ", gpus_per_node, ")"));
+    }
+    return Unit{};
+  }
+
+  Status Sizes() {
+    std::int64_t d = 0;
+    for (const Status& status :
+         {Size("tensor_parallel", plan_.tensor_parallel(), 1, kMaxSize, &out_.t),
+          Size("context_parallel", plan_.context_parallel(), 1, kMaxSize, &out_.c),
+          Size("pipeline_parallel", plan_.pipeline_parallel(), 1, kMaxSize, &out_.p),
+          Size("data_parallel", plan_.data_parallel(), 0, kMaxSize, &d)}) {
+      if (!status.ok()) return status.error();
+    }
+    // Factor by factor: the product of three unchecked sizes can overflow.
+    const std::int64_t gpus = out_.gpus;
+    const auto sizes = [this] { return StrCat("t c p = ", out_.t, " x ", out_.c, " x ", out_.p); };
+    if (gpus % out_.t != 0 || gpus / out_.t % out_.c != 0 || gpus / out_.t / out_.c % out_.p != 0) {
+      return Impossible("gpus-divide", StrCat(sizes(), " does not divide ", gpus, " GPUs"));
+    }
+    out_.d = gpus / out_.t / out_.c / out_.p;
+    if (d != 0 && d != out_.d) {
+      return Impossible("gpus-divide", StrCat(sizes(), " on ", gpus, " GPUs leaves d = ", out_.d,
+                                              ", the plan says ", d));
+    }
+    return Unit{};
+  }
+
+  Status Stages() {
+    const std::int64_t layers = model_.layers();
+    std::int64_t v = 0, l = 0;
+    for (const Status& status :
+         {Size("virtual_stages", plan_.virtual_stages(), 0, kMaxSize, &v),
+          Size("layers_per_stage", plan_.layers_per_stage(), 0, kMaxSize, &l)}) {
+      if (!status.ok()) return status.error();
+    }
+    if (v == 0 && l == 0) v = 1;
+    // One of v and l is given, or both; p v and p l are below 2^52.
+    const std::int64_t fixed = v != 0 ? v : l;
+    if (layers % (out_.p * fixed) != 0) {
+      return Impossible("layers-divide", StrCat("p ", v != 0 ? "v" : "l", " = ", out_.p, " x ",
+                                                fixed, " does not divide the ", layers, " layers"));
+    }
+    const std::int64_t rest = layers / (out_.p * fixed);
+    if (v != 0 && l != 0 && l != rest) {
+      return Impossible("layers-divide", StrCat("p v l = ", out_.p, " x ", v, " x ", l, " is not ",
+                                                layers, " layers"));
+    }
+    out_.v = v != 0 ? v : rest;
+    out_.l = v != 0 ? rest : l;
+    if (out_.v > 1 && out_.p == 1) {
+      return Impossible("virtual-stages-need-pipeline",
+                        StrCat("v = ", out_.v, " stages a device need p >= 2, p is 1"));
+    }
+
+    switch (plan_.schedule()) {
+      case SCHEDULE_DEFAULT:
+        out_.schedule = out_.v > 1 ? INTERLEAVED_1F1B : ONE_F_ONE_B;
+        break;
+      case GPIPE:
+      case ONE_F_ONE_B:
+      case INTERLEAVED_1F1B:
+        out_.schedule = plan_.schedule();
+        break;
+      default:
+        return BadValue("plan-value", StrCat("plan field schedule is ", plan_.schedule(),
+                                             ", which is no schedule"));
+    }
+    if ((out_.schedule == INTERLEAVED_1F1B) != (out_.v > 1)) {
+      return Impossible("schedule-stages",
+                        StrCat("schedule ", Schedule_Name(out_.schedule), " with v = ", out_.v,
+                               ": more than one stage a device is what INTERLEAVED_1F1B is for"));
+    }
+    return Unit{};
+  }
+
+  Status Options() {
+    if (!plan_.rank_order().empty()) out_.rank_order = plan_.rank_order();
+    if (!SplitRankOrder(out_.rank_order)) {
+      return BadValue("plan-value", StrCat("plan field rank_order is '", out_.rank_order,
+                                           "', not an order of tp, cp, dp, pp such as "
+                                           "'tp-cp-dp-pp'"));
+    }
+    out_.sequence_parallel = plan_.has_sequence_parallel() ? plan_.sequence_parallel() : out_.t > 1;
+    switch (plan_.tensor_parallel_overlap()) {
+      case TP_OVERLAP_DEFAULT:
+      case TP_OVERLAP_NONE:
+        out_.tp_overlap = TP_OVERLAP_NONE;
+        break;
+      case TP_OVERLAP_CHUNKED:
+        out_.tp_overlap = TP_OVERLAP_CHUNKED;
+        break;
+      default:
+        return BadValue("plan-value",
+                        StrCat("plan field tensor_parallel_overlap is ",
+                               plan_.tensor_parallel_overlap(), ", which is no overlap"));
+    }
+    out_.dp_overlap = plan_.data_parallel_overlap();
+    out_.zero_stage = plan_.has_zero_stage() ? plan_.zero_stage() : 1;
+    if (out_.zero_stage < 0 || out_.zero_stage > 3) {
+      return BadValue("plan-value",
+                      StrCat("plan field zero_stage is ", out_.zero_stage, ", not 0 to 3"));
+    }
+    switch (plan_.recompute()) {
+      case RECOMPUTE_DEFAULT:
+        out_.recompute = RECOMPUTE_NONE;
+        break;
+      case RECOMPUTE_NONE:
+      case RECOMPUTE_SELECTIVE:
+      case RECOMPUTE_BALANCED:
+      case RECOMPUTE_FULL:
+      case RECOMPUTE_CUSTOM:
+        out_.recompute = plan_.recompute();
+        break;
+      default:
+        return BadValue("plan-value", StrCat("plan field recompute is ", plan_.recompute(),
+                                             ", which is no recomputation"));
+    }
+    out_.stored_tensors.assign(plan_.stored_tensors().begin(), plan_.stored_tensors().end());
+    if ((out_.recompute == RECOMPUTE_CUSTOM) == out_.stored_tensors.empty()) {
+      return BadValue("plan-value",
+                      StrCat("plan field stored_tensors has ", out_.stored_tensors.size(),
+                             " names with recompute ", Recompute_Name(out_.recompute),
+                             ": they go with RECOMPUTE_CUSTOM and with nothing else"));
+    }
+    switch (plan_.attention()) {
+      case ATTENTION_DEFAULT:
+      case ATTENTION_FLASH:
+        out_.attention = ATTENTION_FLASH;
+        break;
+      case ATTENTION_UNFUSED:
+        out_.attention = ATTENTION_UNFUSED;
+        break;
+      default:
+        return BadValue("plan-value", StrCat("plan field attention is ", plan_.attention(),
+                                             ", which is no attention kernel"));
+    }
+    // Written so that NaN fails.
+    if (!(plan_.offload_ratio() >= 0 && plan_.offload_ratio() <= 1)) {
+      return BadValue("plan-value", StrCat("plan field offload_ratio is ", plan_.offload_ratio(),
+                                           ", not between 0 and 1"));
+    }
+    out_.offload_ratio = plan_.offload_ratio();
+    return Unit{};
+  }
+
+  Status Batch() {
+    for (const Status& status :
+         {Size("micro_batch", plan_.micro_batch(), 1, kMaxBatch, &out_.b),
+          Size("global_batch", plan_.global_batch(), 0, kMaxBatch, &out_.global_batch),
+          Size("sequence_length", plan_.sequence_length(), model_.max_sequence_length(),
+               kMaxSequence, &out_.sequence_length)}) {
+      if (!status.ok()) return status.error();
+    }
+    if (out_.global_batch == 0) {
+      return BadValue("plan-value", "plan field global_batch is missing; it has no default");
+    }
+    if (out_.sequence_length < 1 || out_.sequence_length > kMaxSequence) {
+      return BadValue("plan-value", StrCat("sequence_length is ", out_.sequence_length,
+                                           " (plan field sequence_length, else the model's "
+                                           "max_sequence_length), not between 1 and ",
+                                           kMaxSequence));
+    }
+    const std::int64_t per_step = out_.b * out_.d;  // Both below 2^26.
+    if (out_.global_batch % per_step != 0) {
+      return Impossible("batch-divides",
+                        StrCat("b d = ", out_.b, " x ", out_.d,
+                               " does not divide the global batch ", out_.global_batch));
+    }
+    out_.m = out_.global_batch / per_step;
+    if (out_.v > 1 && out_.m % out_.p != 0) {
+      return Impossible("microbatches-interleaved",
+                        StrCat("m = B / (b d) = ", out_.m, " micro-batches are no multiple of p = ",
+                               out_.p, ", which interleaving (v = ", out_.v, ") needs"));
+    }
+    return Unit{};
+  }
+
+  Status Shapes() {
+    struct Split {
+      const char* rule;
+      const char* what;
+      std::int64_t size;
+    };
+    for (const Split& split :
+         {Split{"heads-divide", "attention heads", model_.attention_heads()},
+          Split{"kv-heads-divide", "key and value heads", KvHeads()},
+          Split{"ffn-divide", "features of the feed-forward layer", model_.ffn_hidden_size()}}) {
+      if (split.size % out_.t != 0) {
+        return Impossible(split.rule, StrCat("t = ", out_.t, " does not divide the ", split.size,
+                                             " ", split.what));
+      }
+    }
+    const std::int64_t s = out_.sequence_length;
+    if (out_.c > 1 && s % (2 * out_.c) != 0) {
+      return Impossible("sequence-divides",
+                        StrCat("2 c = ", 2 * out_.c, " does not divide the sequence length ", s,
+                               " (causal balance pairs pieces of the sequence)"));
+    }
+    const bool splits_tokens = out_.sequence_parallel || out_.tp_overlap == TP_OVERLAP_CHUNKED;
+    if (splits_tokens && s / out_.c % out_.t != 0) {
+      return Impossible(
+          "sequence-divides",
+          StrCat("t = ", out_.t, " does not divide the ", s / out_.c,
+                 " positions of a rank (s / c = ", s, " / ", out_.c, "), which ",
+                 out_.sequence_parallel ? "sequence parallelism" : "tensor-parallel overlap",
+                 " needs"));
+    }
+    if (model_.family() == GPT && s > model_.max_sequence_length()) {
+      return Impossible(
+          "sequence-positions",
+          StrCat("sequence length ", s, " is more than the ", model_.max_sequence_length(),
+                 " learned positions of model '", model_.name(), "' (max_sequence_length)"));
+    }
+    return Unit{};
+  }
+
+  // Whether no group of the named dimension spans two nodes.
+  bool InsideNode(std::string_view dimension) const {
+    std::int64_t span = 1;  // Ranks from a group's first to past its last.
+    const auto names = SplitRankOrder(out_.rank_order);
+    for (const std::string_view name : *names) {
+      span *= name == "tp" ? out_.t : name == "cp" ? out_.c : name == "dp" ? out_.d : out_.p;
+      if (name == dimension) break;
+    }
+    const std::int64_t gpus_per_node = cluster_.node().gpus();
+    return out_.gpus <= gpus_per_node || gpus_per_node % span == 0;
+  }
+
+  Status KuaishouLimits() {
+    if (!rules_.kuaishou) return Unit{};
+    if (out_.p < 3 && (out_.v > 1 || out_.offload_ratio > 0)) {
+      return Impossible("kuaishou-pipeline",
+                        StrCat("p = ", out_.p, ": the paper interleaves and offloads with p >= 3"));
+    }
+    if (out_.t > 1 && !InsideNode("tp")) {
+      return Impossible("kuaishou-tensor-in-node",
+                        StrCat("tensor-parallel groups of t = ", out_.t, " span nodes of ",
+                               cluster_.node().gpus(), " GPUs"));
+    }
+    if (out_.c > 1 && KvHeads() == model_.attention_heads() && !InsideNode("cp")) {
+      return Impossible("kuaishou-context-in-node",
+                        StrCat("context-parallel groups of c = ", out_.c, " (t = ", out_.t,
+                               ") span nodes of ", cluster_.node().gpus(), " GPUs, and model '",
+                               model_.name(), "' has no grouped queries"));
+    }
+    if (out_.recompute != RECOMPUTE_NONE && out_.recompute != RECOMPUTE_BALANCED &&
+        out_.recompute != RECOMPUTE_FULL) {
+      return Impossible("kuaishou-recompute",
+                        StrCat("recompute is ", Recompute_Name(out_.recompute),
+                               ", the paper's choices are none, balanced and full"));
+    }
+    return Unit{};
+  }
+
+  void DropWhatChangesNothing() {
+    const auto warn = [this](std::string sentence) {
+      out_.warnings.push_back(std::move(sentence));
+    };
+    if (out_.t == 1 && out_.sequence_parallel) {
+      out_.sequence_parallel = false;
+      warn("sequence_parallel changes nothing with tensor_parallel 1");
+    }
+    if (out_.t == 1 && out_.tp_overlap != TP_OVERLAP_NONE) {
+      out_.tp_overlap = TP_OVERLAP_NONE;
+      warn("tensor_parallel_overlap changes nothing with tensor_parallel 1");
+    }
+    if (out_.d * out_.c == 1 && out_.dp_overlap) {
+      out_.dp_overlap = false;
+      warn("data_parallel_overlap changes nothing with one data-parallel rank");
+    }
+    if (out_.d * out_.c == 1 && plan_.has_zero_stage() && out_.zero_stage > 0) {
+      warn(StrCat("zero_stage ", out_.zero_stage, " changes nothing with one data-parallel rank"));
+    }
+    if (out_.recompute == RECOMPUTE_SELECTIVE && out_.attention == ATTENTION_FLASH) {
+      out_.recompute = RECOMPUTE_NONE;
+      warn("RECOMPUTE_SELECTIVE changes nothing with flash attention, which stores no scores");
+    }
+  }
+
+  const Model& model_;
+  const Cluster& cluster_;
+  const Plan& plan_;
+  const PlanRules& rules_;
+  ResolvedPlan out_;
+};
+
+}  // namespace
+
+Result<ResolvedPlan> ResolvePlan(const Model& model, const Cluster& cluster, const Plan& plan,
+                                 std::int64_t gpus, const PlanRules& rules) {
+  return Resolver(model, cluster, plan, gpus, rules).Run();
+}
+
+}  // namespace twinstep
