@@ -53,27 +53,38 @@ enum class OpCode : std::uint8_t {
   kSiluBackward,        // reads dsilu, gate_up, dgate_up  writes dgate_up (the gate half)
   kMulForward,          // reads silu, gate_up           writes act[n, f] = silu * up
   kMulBackward,         // reads dact, silu, gate_up     writes dsilu, dgate_up (the up half)
-  kAdd,                 // reads a, b                    writes y = a + b
-  kDropoutAdd,          // reads z, residual             writes y = dropout(z) + residual, mask
-  kDropoutForward,      // reads x                       writes y, mask (one byte an element)
-  kDropoutBackward,     // reads dy, mask                writes dx
-  kCopyOnDevice,        // reads source                  writes destination; dims {bytes}
+  kAdd,                 // reads a, b, [bias of a]         writes y = a + b
+  kDropoutAdd,  // reads z, residual, [bias of z]        writes y = dropout(z + bias) + residual,
+                // mask
+  kDropoutForward,   // reads x                       writes y, mask (one byte an element)
+  kDropoutBackward,  // reads dy, mask                writes dx
+  kCopyOnDevice,     // reads source                  writes destination; dims {bytes}
 
-  // --- Embedding and loss. dims {n, h, V_local} / {n, V_local}; index/count: vocabulary shard.
+  // --- Embedding. dims {n, h, V_local, b, cp_index, cp_count}; index/count: vocabulary shard.
+  // Positions are those of the context-parallel rank's two pieces; learned positions
+  // (kHasPositions)
+  // are added where index == 0, so that the shards' sum counts them once.
   kEmbeddingForward,   // reads tokens, E, [positions]    writes x (a partial sum if count > 1)
   kEmbeddingBackward,  // reads tokens, dx, [dE, [dpos] if kAccumulateGradient]  writes dE, [dpos]
+
+  // --- Loss. dims {n, V_local, global tokens of the batch}; index/count: vocabulary shard.
   kCrossEntropyStats,  // reads logits, labels            writes stats (fp32 [3, n]: max, sum,
                        // target)
-  kCrossEntropyLoss,   // reads stats of all shards       writes loss (fp64 scalar, the mean),
-                       //                                 global stats (fp32 [2, n])
+  kCrossEntropyLoss,   // reads stats of all shards       writes loss (fp64 scalar: sum over local
+                       // tokens / global tokens), global stats (fp32 [2, n])
   kCrossEntropyBackward,  // reads logits, labels, global stats  writes dlogits (in place of logits)
 
-  // --- Optimizer. dims {elements}.
-  kAdam,      // reads gradient, master, m, v, [clip coefficient if kHasClip]
-              // writes master, m, v, parameter (low precision; absent where kMasterIsParameter)
-  kGradNorm,  // reads gradient (chunk shard)      writes fp64 squared norms, a slot a chunk
-  kClipCoefficient,  // reads squared norms of the world  writes fp64 coefficient; dims {slots}
-  kAccumulate,       // reads x, sum                      writes sum += x
+  // --- Optimizer. dims {elements of this rank's shard}.
+  kAdam,  // reads gradient, master, m, v, [clip coefficient if kHasClip]
+          // writes master, m, v, parameter. With kMasterIsParameter the parameter is its own
+          // master: reads gradient, m, v, parameter, [clip]; writes m, v, parameter.
+  // Adds the squared norm of a chunk to an exact accumulator (four 64-bit limbs of one fixed-point
+  // number, so that sums commute to the bit). dims {elements of the whole chunk, counted_begin,
+  // counted_end}: only this range counts (tensors replicated over ranks count once); index/count:
+  // ZeRO shard of the chunk that the gradient operand holds.
+  kGradNorm,         // reads gradient, [accumulator if kAccumulateGradient]  writes accumulator
+  kClipCoefficient,  // reads accumulator of the world    writes coefficient (fp64 scalar)
+  kAccumulate,       // reads x, sum                      writes sum += x  (gradients)
 
   // --- Movement. dims {bytes}.
   kCopyH2D,  // reads host buffer    writes GPU buffer (first `bytes` of both)
@@ -85,8 +96,11 @@ enum class OpCode : std::uint8_t {
   kAllReduce,      // reads x        writes x                (sums in group order)
   kAllGather,      // reads shard    writes full             (concatenates in group order)
   kReduceScatter,  // reads full     writes shard            (sums in group order)
+  // Every member sends its operand to the next member of the group (the last to the first): one
+  // step of a ring, by which tensor-parallel GEMMs overlap. dims {bytes} of the operand.
+  kRingShift,  // reads x            writes y (the previous member's x)
 };
-inline constexpr int kOpCodeCount = static_cast<int>(OpCode::kReduceScatter) + 1;
+inline constexpr int kOpCodeCount = static_cast<int>(OpCode::kRingShift) + 1;
 
 enum OpFlags : std::uint16_t {
   kHasBias = 1,
@@ -99,7 +113,7 @@ enum OpFlags : std::uint16_t {
   kHasClip = 128,
   kMasterIsParameter = 256,
   kHasPositions = 512,
-  kDoubleReduce = 1024,  // Elements of a collective are fp64 sums (gradient norm).
+  kExactSum = 1024,  // An all-reduce of kGradNorm's accumulators.
 };
 
 // Everything a cost model or a kernel needs to know besides operands. Interned: tasks hold a

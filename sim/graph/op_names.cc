@@ -48,6 +48,7 @@ const char* Name(OpCode op) {
       "all_reduce",
       "all_gather",
       "reduce_scatter",
+      "ring_shift",
   };
   const auto index = static_cast<std::size_t>(op);
   return index < kNames.size() ? kNames[index] : "invalid";

@@ -25,7 +25,8 @@ const char* Name(TensorKind kind) {
                                                                        "down_bias",
                                                                        "final_norm_weight",
                                                                        "final_norm_bias",
-                                                                       "head_weight"};
+                                                                       "head_weight",
+                                                                       "loss"};
   const auto index = static_cast<std::size_t>(kind);
   return index < kNames.size() ? kNames[index] : "invalid";
 }

@@ -68,7 +68,7 @@ struct Task {
   // Tags; kNoTag where they do not apply.
   std::uint16_t micro_batch = kNoTag;
   std::uint16_t stage = kNoTag;  // Global stage, 0 .. p v - 1.
-  std::uint16_t block = kNoTag;  // Layer 0 .. L-1; L = head, L + 1 = embedding (kEmbeddingBlock).
+  std::uint16_t block = kNoTag;  // Layer 0 .. L-1; L = head, L + 1 = embedding.
   std::uint16_t chunk = kNoTag;  // Parameter chunk.
 };
 static_assert(sizeof(Task) == 32);
@@ -116,7 +116,7 @@ enum class TensorKind : std::uint8_t {
   kFinalNormBias,
   kHeadWeight,  // [ V, h ]
 };
-inline constexpr int kTensorKindCount = static_cast<int>(TensorKind::kHeadWeight) + 1;
+inline constexpr int kTensorKindCount = static_cast<int>(TensorKind::kLoss) + 1;
 const char* Name(TensorKind kind);
 
 // How a rank's piece relates to the logical tensor.
@@ -130,8 +130,10 @@ enum class ShardAxis : std::uint8_t {
 enum class StateKind : std::uint8_t { kParameter, kGradient, kMaster, kMoment1, kMoment2, kData };
 
 // One logical tensor's place in a persistent buffer. Chunks hold several tensors one after the
-// other; with ZeRO a state buffer holds bytes [shard_index, shard_count) of the whole chunk,
-// and `slice` is the range inside the *unsharded* chunk.
+// other; with ZeRO this rank holds the shard_index-th of shard_count equal parts of the chunk.
+// A buffer as large as the whole chunk (parameters, ZeRO 1 and 2) holds the shard at its place in
+// the chunk, the rest is stale at the iteration's ends; a smaller buffer holds just the shard.
+// `slice` is the tensor's range inside the *whole* chunk.
 struct TensorInfo {
   BufferId buffer = kNone;
   Slice slice;  // Of the whole chunk, in bytes of this state's dtype.
