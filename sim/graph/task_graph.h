@@ -115,6 +115,7 @@ enum class TensorKind : std::uint8_t {
   kFinalNormWeight,
   kFinalNormBias,
   kHeadWeight,  // [ V, h ]
+  kLoss,        // fp64, one a micro-batch: its share of the batch's mean loss.
 };
 inline constexpr int kTensorKindCount = static_cast<int>(TensorKind::kLoss) + 1;
 const char* Name(TensorKind kind);
