@@ -136,11 +136,13 @@ struct OpShapeHash {
 // Stable names: "gemm_forward", "attention_backward", ...
 const char* Name(OpCode op);
 
-// Multiply-add operations x 2 that the operation performs as implemented (causal attention
-// counts half of the square; recomputation is the task's own business). 0 for movement.
+// Multiply-add operations x 2 of the operation's matrix products as implemented: flash attention
+// counts half of the causal square, unfused attention all of it; recomputation is the task's own
+// business. 0 for anything else.
 double Flops(const OpShape& shape);
 
-// Bytes the operation must at least read and write in device memory.
+// Bytes the operation must at least read and write in device memory, each operand once; gradients
+// of weights are taken to be as wide as `dtype`.
 double MemoryBytes(const OpShape& shape);
 
 }  // namespace twinstep
