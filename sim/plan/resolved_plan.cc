@@ -297,6 +297,18 @@ class Resolver {
                  out_.sequence_parallel ? "sequence parallelism" : "tensor-parallel overlap",
                  " needs"));
     }
+    // Every byte count of an iteration must fit in 64 bits, with some room.
+    const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+    const double scores =
+        out_.attention == ATTENTION_UNFUSED ? real(model_.attention_heads()) * real(s) : 0;
+    const double token_bytes =
+        64.0 * real(model_.layers()) *
+            (real(model_.hidden_size()) + real(model_.ffn_hidden_size()) + scores) +
+        16.0 * real(model_.vocab_size());
+    if (real(out_.b) * real(out_.m) * real(s) * token_bytes > 0x1p61) {
+      return BadValue("plan-value", StrCat("the activations of a pipeline (b m s = ", out_.b, " x ",
+                                           out_.m, " x ", s, " tokens) exceed 2^61 bytes"));
+    }
     if (model_.family() == GPT && s > model_.max_sequence_length()) {
       return Impossible(
           "sequence-positions",
