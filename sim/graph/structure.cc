@@ -154,7 +154,7 @@ bool KindFits(TaskKind kind, OpCode op) {
     case TaskKind::kRecv:
       return op == OpCode::kRecv;
     case TaskKind::kCollective:
-      return op == OpCode::kAllReduce || op == OpCode::kAllGather || op == OpCode::kReduceScatter;
+      return op >= OpCode::kAllReduce;
   }
   return false;
 }
