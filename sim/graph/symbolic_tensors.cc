@@ -1,0 +1,196 @@
+#include "sim/graph/symbolic_tensors.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "sim/str_cat.h"
+
+namespace twinstep {
+namespace {
+
+enum Salt : std::uint64_t { kDataSalt = 101, kWeightSalt = 102, kMomentSalt = 103 };
+
+const char* NameOf(StateKind state) {
+  switch (state) {
+    case StateKind::kParameter:
+      return "parameter";
+    case StateKind::kGradient:
+      return "gradient";
+    case StateKind::kMaster:
+      return "master";
+    case StateKind::kMoment1:
+      return "first moment";
+    case StateKind::kMoment2:
+      return "second moment";
+    case StateKind::kData:
+      return "data";
+  }
+  return "invalid";
+}
+
+Error Mismatch(const TaskGraph& graph, const TensorInfo& tensor, std::string text) {
+  Error error;
+  error.code = ExitCode::kNo;
+  error.rule = "symbolic";
+  error.rank = graph.ranks[graph.buffers[tensor.buffer].rank].global_rank;
+  error.message = StrCat("symbolic: rank ", error.rank, " after the iteration: ", text);
+  return error;
+}
+
+// A piece of a logical tensor on some rank; positions in shard bytes times shards.
+struct Found {
+  SymbolicTensor tensor;
+  std::int64_t begin = 0, end = 0, total = 0;
+  std::uint32_t info = 0;
+};
+
+struct FoundLoss {
+  std::uint32_t micro_batch = 0;
+  SymbolicValue value;
+  std::uint32_t info = 0;
+};
+
+auto KeyOf(const SymbolicTensor& tensor) {
+  return std::tuple(tensor.block, tensor.kind, tensor.state);
+}
+
+}  // namespace
+
+std::vector<TensorPlace> PlaceTensors(const TaskGraph& graph) {
+  std::vector<std::int64_t> chunk_bytes(graph.buffers.size(), 0);
+  for (const TensorInfo& tensor : graph.tensors) {
+    std::int64_t& bytes = chunk_bytes[tensor.buffer];
+    bytes = std::max(bytes, tensor.slice.offset + tensor.slice.bytes);
+  }
+  std::vector<TensorPlace> places;
+  places.reserve(graph.tensors.size());
+  for (const TensorInfo& tensor : graph.tensors) {
+    const std::int64_t buffer_bytes = graph.buffers[tensor.buffer].bytes;
+    const Slice& slice = tensor.slice;
+    if (tensor.state == StateKind::kData) {
+      places.push_back({slice.offset, slice.bytes, tensor.cp_index * slice.bytes,
+                        tensor.cp_count * slice.bytes});
+      continue;
+    }
+    const bool whole_chunk = buffer_bytes >= chunk_bytes[tensor.buffer];
+    const std::int64_t shard_bytes = whole_chunk ? buffer_bytes / tensor.shard_count : buffer_bytes;
+    const std::int64_t shard_begin = tensor.shard_index * shard_bytes;
+    const std::int64_t begin = std::max(slice.offset, shard_begin);
+    const std::int64_t end = std::min(slice.offset + slice.bytes, shard_begin + shard_bytes);
+    places.push_back({whole_chunk ? begin : begin - shard_begin,
+                      std::max<std::int64_t>(0, end - begin), begin - slice.offset, slice.bytes});
+  }
+  return places;
+}
+
+SymbolicValue InitialValue(const TensorInfo& tensor) {
+  SymbolicValue value;
+  const auto kind = static_cast<std::uint64_t>(tensor.kind);
+  if (tensor.state == StateKind::kData) {
+    value.v = field::Hash({kDataSalt, kind, tensor.micro_batch});
+    return value;
+  }
+  value.axis = tensor.axis;
+  value.axis_index = tensor.axis_index;
+  value.axis_count = tensor.axis_count;
+  const bool weight = tensor.state == StateKind::kParameter || tensor.state == StateKind::kMaster;
+  value.v = field::Hash({weight ? kWeightSalt : kMomentSalt, kind, tensor.block,
+                         weight ? 0 : static_cast<std::uint64_t>(tensor.state)});
+  return value;
+}
+
+std::string Describe(const SymbolicTensor& tensor) {
+  std::string text = StrCat(NameOf(tensor.state), " of ", Name(tensor.kind));
+  if (tensor.block != kNoTag) text += StrCat(" of block ", tensor.block);
+  return text;
+}
+
+Result<SymbolicResult> CollectTensors(const TaskGraph& graph,
+                                      const std::vector<TensorPlace>& places,
+                                      const SymbolicMemory& memory) {
+  std::vector<Found> found;
+  std::vector<FoundLoss> losses;
+  SymbolicPieces pieces;
+  for (std::uint32_t i = 0; i < graph.tensors.size(); ++i) {
+    const TensorInfo& info = graph.tensors[i];
+    const TensorPlace& place = places[i];
+    const bool loss = info.kind == TensorKind::kLoss;
+    if (place.bytes == 0 || info.state == StateKind::kGradient) continue;
+    if (info.state == StateKind::kData && !loss) continue;
+    pieces.clear();
+    memory.Read(info.buffer, place.offset, place.bytes, pieces);
+    const SymbolicTensor tensor{info.block, info.kind, info.state, 0};
+    if (pieces.size() != 1 || pieces[0].bytes != place.bytes ||
+        pieces[0].value.SameShard(InitialValue(info)) == false) {
+      const SymbolicOperand operand{place.bytes, pieces};
+      return Mismatch(graph, info,
+                      StrCat("the ", Describe(tensor), " in buffer ", info.buffer, " ",
+                             DescribePieces(operand)));
+    }
+    const SymbolicPiece& piece = pieces[0];
+    if (loss) {
+      losses.push_back({info.micro_batch, piece.value, i});
+      continue;
+    }
+    if (piece.begin != place.begin || piece.total != place.total) {
+      return Mismatch(graph, info,
+                      StrCat("the ", Describe(tensor), " in buffer ", info.buffer, " holds ",
+                             DescribeRange(piece), " at the place of bytes [", place.begin, ", ",
+                             place.begin + place.bytes, ")"));
+    }
+    const std::int64_t origin = info.axis_index * piece.total;
+    found.push_back({tensor, origin + piece.begin, origin + piece.begin + piece.bytes,
+                     info.axis_count * piece.total, i});
+    found.back().tensor.hash = piece.value.v;
+  }
+
+  SymbolicResult result;
+  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
+    return std::tuple(KeyOf(a.tensor), a.begin, a.info) <
+           std::tuple(KeyOf(b.tensor), b.begin, b.info);
+  });
+  for (std::size_t i = 0; i < found.size();) {
+    const Found& first = found[i];
+    std::int64_t covered = 0;
+    for (; i < found.size() && KeyOf(found[i].tensor) == KeyOf(first.tensor); ++i) {
+      const Found& piece = found[i];
+      if (piece.tensor.hash != first.tensor.hash || piece.total != first.total) {
+        const TensorInfo& other = graph.tensors[first.info];
+        return Mismatch(graph, graph.tensors[piece.info],
+                        StrCat("the ", Describe(piece.tensor), " differs from rank ",
+                               graph.ranks[graph.buffers[other.buffer].rank].global_rank, "'s"));
+      }
+      if (piece.begin > covered) break;
+      covered = std::max(covered, piece.end);
+    }
+    if (covered < first.total) {
+      return Mismatch(graph, graph.tensors[first.info],
+                      StrCat("no rank holds bytes from ", covered, " of ", first.total, " of the ",
+                             Describe(first.tensor)));
+    }
+    result.tensors.push_back(first.tensor);
+  }
+
+  std::sort(losses.begin(), losses.end(), [](const FoundLoss& a, const FoundLoss& b) {
+    return std::tuple(a.micro_batch, a.value.present, a.value.v, a.info) <
+           std::tuple(b.micro_batch, b.value.present, b.value.v, b.info);
+  });
+  for (std::size_t i = 0; i < losses.size();) {
+    const FoundLoss& first = losses[i];
+    SymbolicValue sum = first.value;
+    for (++i; i < losses.size() && losses[i].micro_batch == first.micro_batch; ++i) {
+      // Tensor-parallel ranks hold the same loss; context-parallel ranks hold addends.
+      if (losses[i].value != losses[i - 1].value) AddTo(sum, losses[i].value);
+    }
+    if (sum.partial != PartialAxis::kComplete) {
+      return Mismatch(
+          graph, graph.tensors[first.info],
+          StrCat("the loss of micro-batch ", first.micro_batch, " is ", DescribePartial(sum)));
+    }
+    result.loss = field::Add(result.loss, sum.v);
+    ++result.micro_batches;
+  }
+  return result;
+}
+
+}  // namespace twinstep
