@@ -63,7 +63,7 @@ class TensorIndex {
 };
 
 std::uint64_t TensorKey(const TensorInfo& tensor) {
-  return field::Hash({static_cast<std::uint64_t>(tensor.kind), tensor.block});
+  return field::Hash({static_cast<std::uint64_t>(tensor.kind), LogicalBlock(tensor)});
 }
 
 std::int64_t OffsetOf(const TaskGraph& graph, const Operand& x) {
@@ -215,7 +215,7 @@ class FirstDifference : public SymbolicObserver {
           index_.Find(weights.buffer, OffsetOf(graph_, weights) + reads[weight].pieces[i].offset);
       if (tensor == nullptr) continue;
       const PlainRecord::Gradient* expected = plain_.GradientOf(*tensor);
-      const SymbolicTensor named{tensor->block, tensor->kind, StateKind::kGradient, 0};
+      const SymbolicTensor named{LogicalBlock(*tensor), tensor->kind, StateKind::kGradient, 0};
       if (expected == nullptr) {
         return Report(id, weight,
                       StrCat("updates ", Name(tensor->kind), ", which the plain plan does not"));

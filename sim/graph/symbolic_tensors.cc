@@ -40,6 +40,7 @@ Error Mismatch(const TaskGraph& graph, const TensorInfo& tensor, std::string tex
 // A piece of a logical tensor on some rank; positions in shard bytes times shards.
 struct Found {
   SymbolicTensor tensor;
+  std::uint16_t block = kNoTag;  // Tells copies of a tensor apart.
   std::int64_t begin = 0, end = 0, total = 0;
   std::uint32_t info = 0;
 };
@@ -50,8 +51,8 @@ struct FoundLoss {
   std::uint32_t info = 0;
 };
 
-auto KeyOf(const SymbolicTensor& tensor) {
-  return std::tuple(tensor.block, tensor.kind, tensor.state);
+auto KeyOf(const Found& found) {
+  return std::tuple(found.tensor.block, found.tensor.kind, found.tensor.state, found.block);
 }
 
 }  // namespace
@@ -83,6 +84,19 @@ std::vector<TensorPlace> PlaceTensors(const TaskGraph& graph) {
   return places;
 }
 
+std::uint16_t LogicalBlock(const TensorInfo& tensor) {
+  switch (tensor.kind) {
+    case TensorKind::kTokenEmbedding:
+    case TensorKind::kPositionEmbedding:
+    case TensorKind::kFinalNormWeight:
+    case TensorKind::kFinalNormBias:
+    case TensorKind::kHeadWeight:
+      return kNoTag;
+    default:
+      return tensor.block;
+  }
+}
+
 SymbolicValue InitialValue(const TensorInfo& tensor) {
   SymbolicValue value;
   const auto kind = static_cast<std::uint64_t>(tensor.kind);
@@ -94,7 +108,7 @@ SymbolicValue InitialValue(const TensorInfo& tensor) {
   value.axis_index = tensor.axis_index;
   value.axis_count = tensor.axis_count;
   const bool weight = tensor.state == StateKind::kParameter || tensor.state == StateKind::kMaster;
-  value.v = field::Hash({weight ? kWeightSalt : kMomentSalt, kind, tensor.block,
+  value.v = field::Hash({weight ? kWeightSalt : kMomentSalt, kind, LogicalBlock(tensor),
                          weight ? 0 : static_cast<std::uint64_t>(tensor.state)});
   return value;
 }
@@ -119,7 +133,7 @@ Result<SymbolicResult> CollectTensors(const TaskGraph& graph,
     if (info.state == StateKind::kData && !loss) continue;
     pieces.clear();
     memory.Read(info.buffer, place.offset, place.bytes, pieces);
-    const SymbolicTensor tensor{info.block, info.kind, info.state, 0};
+    const SymbolicTensor tensor{LogicalBlock(info), info.kind, info.state, 0};
     if (pieces.size() != 1 || pieces[0].bytes != place.bytes ||
         pieces[0].value.SameShard(InitialValue(info)) == false) {
       const SymbolicOperand operand{place.bytes, pieces};
@@ -139,20 +153,19 @@ Result<SymbolicResult> CollectTensors(const TaskGraph& graph,
                              place.begin + place.bytes, ")"));
     }
     const std::int64_t origin = info.axis_index * piece.total;
-    found.push_back({tensor, origin + piece.begin, origin + piece.begin + piece.bytes,
+    found.push_back({tensor, info.block, origin + piece.begin, origin + piece.begin + piece.bytes,
                      info.axis_count * piece.total, i});
     found.back().tensor.hash = piece.value.v;
   }
 
   SymbolicResult result;
   std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
-    return std::tuple(KeyOf(a.tensor), a.begin, a.info) <
-           std::tuple(KeyOf(b.tensor), b.begin, b.info);
+    return std::tuple(KeyOf(a), a.begin, a.info) < std::tuple(KeyOf(b), b.begin, b.info);
   });
   for (std::size_t i = 0; i < found.size();) {
     const Found& first = found[i];
     std::int64_t covered = 0;
-    for (; i < found.size() && KeyOf(found[i].tensor) == KeyOf(first.tensor); ++i) {
+    for (; i < found.size() && KeyOf(found[i]) == KeyOf(first); ++i) {
       const Found& piece = found[i];
       if (piece.tensor.hash != first.tensor.hash || piece.total != first.total) {
         const TensorInfo& other = graph.tensors[first.info];
@@ -168,7 +181,14 @@ Result<SymbolicResult> CollectTensors(const TaskGraph& graph,
                       StrCat("no rank holds bytes from ", covered, " of ", first.total, " of the ",
                              Describe(first.tensor)));
     }
-    result.tensors.push_back(first.tensor);
+    const bool copy = !result.tensors.empty() && KeyOf(Found{.tensor = result.tensors.back()}) ==
+                                                     KeyOf(Found{.tensor = first.tensor});
+    if (copy && result.tensors.back() != first.tensor) {
+      return Mismatch(graph, graph.tensors[first.info],
+                      StrCat("the copy of the ", Describe(first.tensor), " in block ", first.block,
+                             " differs from the other"));
+    }
+    if (!copy) result.tensors.push_back(first.tensor);
   }
 
   std::sort(losses.begin(), losses.end(), [](const FoundLoss& a, const FoundLoss& b) {

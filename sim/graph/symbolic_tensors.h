@@ -22,12 +22,16 @@ struct TensorPlace {
 // Places of TaskGraph::tensors; bytes = 0 where a ZeRO shard holds nothing of the tensor.
 std::vector<TensorPlace> PlaceTensors(const TaskGraph& graph);
 
+// The block by which a logical tensor is known: kNoTag for what the model has once, copies of which
+// (tied embeddings on the first and the last stage) are one tensor.
+std::uint16_t LogicalBlock(const TensorInfo& tensor);
+
 // What a tensor holds before the iteration: a hash of what it is. Losses hold nothing.
 SymbolicValue InitialValue(const TensorInfo& tensor);
 
 // A weight or an optimizer state after the iteration, or what was found on all ranks' pieces of it.
 struct SymbolicTensor {
-  std::uint16_t block = kNoTag;
+  std::uint16_t block = kNoTag;  // LogicalBlock.
   TensorKind kind = TensorKind::kTokens;
   StateKind state = StateKind::kParameter;
   std::uint64_t hash = 0;
