@@ -1,6 +1,7 @@
 #include "sim/textproto/field_rules.h"
 
-#include <cmath>
+#include <google/protobuf/stubs/logging.h>
+
 #include <vector>
 
 #include "sim/str_cat.h"
@@ -57,10 +58,10 @@ void FieldErrors::CheckNumbersOf(const Message& message, const std::string& pref
   std::vector<const FieldDescriptor*> fields;
   reflection.ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
-    const std::string path = prefix + field->name();
     const int count = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
     for (int i = 0; i < count; ++i) {
       const int index = field->is_repeated() ? i : -1;
+      const std::string path = prefix + field->name() + (index < 0 ? "" : StrCat("[", index, "]"));
       if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
         CheckNumbersOf(index < 0 ? reflection.GetMessage(message, field)
                                  : reflection.GetRepeatedMessage(message, field, index),
@@ -81,26 +82,29 @@ void FieldErrors::CheckNumbersOf(const Message& message, const std::string& pref
   }
 }
 
-void FieldErrors::CheckRange(std::string_view field_path, double least, double most) {
+double FieldErrors::Number(std::string_view field_path) const {
   const Message* message = &message_;
-  std::string_view rest = field_path;
-  for (;;) {
+  for (std::string_view rest = field_path;;) {
     const std::size_t dot = rest.find('.');
     const FieldDescriptor* field =
         message->GetDescriptor()->FindFieldByName(std::string(rest.substr(0, dot)));
-    if (dot != std::string_view::npos) {
-      message = &message->GetReflection()->GetMessage(*message, field);
-      rest.remove_prefix(dot + 1);
-      continue;
-    }
-    const double value = NumberOf(*message, field, -1);
-    if (!(value >= least && value <= most)) {
-      std::string problem = StrCat(value, " is not between ", least, " and ", most);
-      if (value == 0) problem = StrCat("is missing or 0, not between ", least, " and ", most);
-      Add(field_path, problem);
-    }
-    return;
+    GOOGLE_CHECK(field != nullptr) << "no field " << field_path;  // A rule of ours is misspelt.
+    if (dot == std::string_view::npos) return NumberOf(*message, field, -1);
+    message = &message->GetReflection()->GetMessage(*message, field);
+    rest.remove_prefix(dot + 1);
   }
+}
+
+void FieldErrors::CheckRange(std::string_view field_path, double least, double most) {
+  const double value = Number(field_path);
+  if (value >= least && value <= most) return;
+  const std::string what = value == 0 ? "is missing or 0" : StrCat(value, " is");
+  Add(field_path,
+      StrCat(what, value == 0 ? ", not between " : " not between ", least, " and ", most));
+}
+
+void FieldErrors::CheckZeroOrRange(std::string_view field_path, double least, double most) {
+  if (Number(field_path) != 0) CheckRange(field_path, least, most);
 }
 
 Status FieldErrors::status() const {

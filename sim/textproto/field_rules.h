@@ -31,14 +31,18 @@ class FieldErrors {
   // is one of the schema.
   void CheckEveryNumber();
 
-  // A numeric field lies in [least, most].
+  // A numeric field of the schema, not in a list, lies in [least, most].
   void CheckRange(std::string_view field_path, double least, double most);
+
+  // It is 0 (a default, or "none") or lies in [least, most].
+  void CheckZeroOrRange(std::string_view field_path, double least, double most);
 
   bool ok() const { return errors_.empty(); }
   // All problems, one a line, in the order in which they were noted.
   Status status() const;
 
  private:
+  double Number(std::string_view field_path) const;
   void CheckNumbersOf(const google::protobuf::Message& message, const std::string& prefix);
 
   const google::protobuf::Message& message_;

@@ -12,7 +12,9 @@ Result<FoundText> FindText(const std::vector<NamedText>& embedded, std::string_v
                            const std::string& name_or_path) {
   std::vector<std::string> names;
   for (const NamedText& candidate : embedded) {
-    if (candidate.name == name_or_path) {
+    // Sizes first: a path may be long. The distance takes upper and lower case as equal.
+    if (candidate.name.size() == name_or_path.size() &&
+        EditDistance(candidate.name, name_or_path) == 0) {
       return FoundText{StrCat(candidate.name, ".textproto"), std::string(candidate.text)};
     }
     names.emplace_back(candidate.name);

@@ -19,8 +19,8 @@ struct FoundText {
   std::string text;
 };
 
-// An embedded text of that name, else the file at that path. Neither is an Error with the closest
-// names; `kind` ("model") says in it what was looked for.
+// An embedded text of that name (in any case), else the file at that path. Neither is an Error with
+// the closest names; `kind` ("model") says in it what was looked for.
 Result<FoundText> FindText(const std::vector<NamedText>& embedded, std::string_view kind,
                            const std::string& name_or_path);
 

@@ -131,9 +131,10 @@ std::optional<std::string> FindBadString(const Message& message, const std::stri
   std::vector<const FieldDescriptor*> fields;
   reflection.ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
-    const std::string path = prefix + field->name();
     const int count = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
     for (int i = 0; i < count; ++i) {
+      const std::string path =
+          prefix + field->name() + (field->is_repeated() ? StrCat("[", i, "]") : "");
       if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
         const std::string text = field->is_repeated()
                                      ? reflection.GetRepeatedString(message, field, i)

@@ -1,5 +1,7 @@
 #include "sim/textproto/text_source.h"
 
+#include <charconv>
+
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -12,9 +14,15 @@ std::string TextSource::Locate(const google::protobuf::Descriptor* type,
   const TextFormat::ParseInfoTree* level = tree.get();
   while (level != nullptr && type != nullptr && !field_path.empty()) {
     const std::size_t dot = field_path.find('.');
-    const FieldDescriptor* field = type->FindFieldByName(std::string(field_path.substr(0, dot)));
+    std::string_view step = field_path.substr(0, dot);
+    int index = 0;
+    if (const std::size_t bracket = step.find('['); bracket != std::string_view::npos) {
+      std::from_chars(step.data() + bracket + 1, step.data() + step.size(), index);
+      step = step.substr(0, bracket);
+    }
+    const FieldDescriptor* field = type->FindFieldByName(std::string(step));
     if (field == nullptr) break;
-    const int index = field->is_repeated() ? 0 : -1;
+    if (!field->is_repeated()) index = -1;
     const TextFormat::ParseLocation location = level->GetLocation(field, index);
     if (location.line < 0) break;
     found = location;

@@ -18,8 +18,9 @@ struct TextSource {
   // Null if the message was not parsed from text, or was changed since.
   std::shared_ptr<const google::protobuf::TextFormat::ParseInfoTree> tree;
 
-  // "name:line:column" of a field, counted from 1; of the innermost enclosing message that was
-  // written if the field itself was not; the bare name if there is no such place.
+  // "name:line:column" of a field ("operators[2].median_s" in a list), counted from 1; of the
+  // innermost enclosing message that was written if the field itself was not; the bare name if
+  // there is no such place.
   std::string Locate(const google::protobuf::Descriptor* type, std::string_view field_path) const;
 };
 

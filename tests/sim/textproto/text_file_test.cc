@@ -67,7 +67,7 @@ TEST(ParseTextTest, ListsSeveralErrors) {
 TEST(ParseTextTest, RefusesStringsThatAreNotUtf8) {
   EXPECT_EQ(Failure<Cluster>("nodes: 1\nname: '\\xff'\n"), "f:2:1: the text is not UTF-8 (name)");
   EXPECT_EQ(Failure<Profile>("versions: 'ok'\nversions: '\\xc0\\x80'\n"),
-            "f:1:1: the text is not UTF-8 (versions)");
+            "f:2:1: the text is not UTF-8 (versions[1])");
   EXPECT_TRUE(ParseText<Cluster>("name: 'K\\303\\266ln'", "f").ok());
 }
 

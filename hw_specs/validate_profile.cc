@@ -1,0 +1,95 @@
+#include "hw_specs/validate_profile.h"
+
+#include <string>
+
+#include "sim/str_cat.h"
+#include "sim/textproto/field_rules.h"
+
+namespace twinstep {
+namespace {
+
+constexpr std::int64_t kMaxDimension = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 50;
+constexpr std::int64_t kMaxGroup = std::int64_t{1} << 20;
+constexpr std::size_t kOperatorDims = 6;  // OpShape::dims.
+constexpr double kLongest_s = 1e5;
+
+bool IsTime(double seconds) { return seconds > 0 && seconds <= kLongest_s; }
+bool IsSize(std::int64_t size, std::int64_t most) { return size >= 1 && size <= most; }
+
+// Notes problems of one entry of a list by the names of its fields.
+class EntryErrors {
+ public:
+  EntryErrors(const char* list, int index, FieldErrors* errors)
+      : prefix_(StrCat(list, "[", index, "].")), errors_(errors) {}
+
+  void Require(bool good, const char* field, const char* problem) {
+    if (!good) errors_->Add(prefix_ + field, problem);
+  }
+
+ private:
+  std::string prefix_;
+  FieldErrors* errors_;
+};
+
+constexpr const char* kNoTime = "is no time between 0 and 1e5 seconds";
+constexpr const char* kNoSize = "is not between 1 and 2^50";
+
+void CheckOperators(const Profile& profile, FieldErrors* errors) {
+  for (int i = 0; i < profile.operators_size(); ++i) {
+    const OperatorSample& sample = profile.operators(i);
+    EntryErrors entry("operators", i, errors);
+    entry.Require(!sample.op().empty(), "op", "is missing");
+    entry.Require(IsTime(sample.median_s()), "median_s", kNoTime);
+    entry.Require(static_cast<std::size_t>(sample.dims_size()) <= kOperatorDims, "dims",
+                  "has more than 6 numbers");
+    for (const std::int64_t dim : sample.dims()) {
+      entry.Require(dim <= kMaxDimension, "dims", "has a number above 2^40");
+    }
+    entry.Require(sample.workspace_bytes() <= kMaxBytes, "workspace_bytes", "is more than 2^50");
+  }
+}
+
+void CheckMovements(const Profile& profile, FieldErrors* errors) {
+  for (int i = 0; i < profile.copies_size(); ++i) {
+    const CopySample& sample = profile.copies(i);
+    EntryErrors entry("copies", i, errors);
+    entry.Require(sample.direction() != CopySample::DIRECTION_UNSPECIFIED, "direction",
+                  "is missing");
+    entry.Require(IsSize(sample.bytes(), kMaxBytes), "bytes", kNoSize);
+    entry.Require(IsTime(sample.alone_s()), "alone_s", kNoTime);
+    entry.Require(sample.both_ways_s() == 0 || IsTime(sample.both_ways_s()), "both_ways_s",
+                  kNoTime);
+  }
+  for (int i = 0; i < profile.collectives_size(); ++i) {
+    const CollectiveSample& sample = profile.collectives(i);
+    EntryErrors entry("collectives", i, errors);
+    entry.Require(!sample.op().empty(), "op", "is missing");
+    entry.Require(IsSize(sample.group_size(), kMaxGroup), "group_size",
+                  "is not between 1 and 2^20");
+    entry.Require(sample.ranks_per_node() <= kMaxGroup, "ranks_per_node", "is more than 2^20");
+    entry.Require(IsSize(sample.bytes(), kMaxBytes), "bytes", kNoSize);
+    entry.Require(IsTime(sample.median_s()), "median_s", kNoTime);
+  }
+}
+
+}  // namespace
+
+Status ValidateProfile(const Profile& profile, const TextSource& source) {
+  FieldErrors errors(profile, source);
+  errors.CheckEveryNumber();
+  CheckOperators(profile, &errors);
+  CheckMovements(profile, &errors);
+  errors.CheckZeroOrRange("dispatch_s", 1e-12, 1);
+  errors.CheckZeroOrRange("gpu_adam_params_per_s", 1e3, 1e17);
+  errors.CheckZeroOrRange("host_adam_params_per_s", 1e3, 1e17);
+  errors.CheckZeroOrRange("host_adam_params_per_s_beside_copies", 1e3, 1e17);
+  errors.CheckZeroOrRange("runtime_overhead_bytes", 1, 0x1p46);
+  for (const char* factor : {"compute_beside_copy", "compute_beside_collective",
+                             "copy_beside_compute", "collective_beside_compute"}) {
+    errors.CheckZeroOrRange(StrCat("interference.", factor), 1, 100);
+  }
+  return errors.status();
+}
+
+}  // namespace twinstep

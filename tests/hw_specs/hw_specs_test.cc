@@ -1,0 +1,91 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "hw_specs/find_cluster.h"
+#include "hw_specs/profile.pb.h"
+#include "hw_specs/validate_cluster.h"
+#include "hw_specs/validate_profile.h"
+#include "sim/textproto/set_field.h"
+#include "sim/textproto/text_file.h"
+
+namespace twinstep {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsSupersetOf;
+
+TEST(HwSpecsTest, EveryClusterIsValidAndBearsItsName) {
+  for (const std::string& name : ListClusters()) {
+    const auto cluster = FindCluster(name);
+    ASSERT_TRUE(cluster.ok()) << cluster.error().message;
+    EXPECT_EQ(cluster.value().name(), name);
+    EXPECT_NE(cluster.value().description(), "") << name;
+  }
+}
+
+TEST(HwSpecsTest, HasTheClustersOfThePapers) {
+  EXPECT_THAT(ListClusters(), IsSupersetOf({"4x3090", "4xa100", "dgx-a100", "jean-zay-a100", "h800",
+                                            "dgx-h100", "h200", "h200-x2", "dgx2-v100", "b200"}));
+}
+
+TEST(HwSpecsTest, H800IsTheClusterOfThePaper) {
+  const Cluster h800 = FindCluster("h800").value();
+  EXPECT_EQ(h800.nodes() * h800.node().gpus(), 256);
+  EXPECT_EQ(h800.node().nic().count(), 8);
+  EXPECT_EQ(h800.node().nic().bytes_per_s(), 100e9 / 8);
+  EXPECT_EQ(h800.node().host().memory_bytes(), std::int64_t{1} << 40);
+  EXPECT_EQ(h800.gpu().bf16_flops_per_s(), 989e12);  // Of the paper's MFU.
+  EXPECT_EQ(h800.gpu_adam_params_per_s(), 53.4e9);
+}
+
+TEST(FindClusterTest, UnknownNameGivesTheClosest) {
+  const auto unknown = FindCluster("h80");
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_THAT(unknown.error().message,
+              AllOf(HasSubstr("no cluster 'h80'"), HasSubstr("did you mean h800")));
+  EXPECT_TRUE(FindCluster("4xA100").ok());
+}
+
+std::string Problems(const std::string& path, const std::string& value) {
+  Cluster cluster = FindCluster("h800").value();
+  const Status set = SetField(&cluster, path, value);
+  EXPECT_TRUE(set.ok());
+  const Status status = ValidateCluster(cluster);
+  return status.ok() ? "" : status.error().message;
+}
+
+TEST(ValidateClusterTest, FindsWhatCannotBe) {
+  EXPECT_EQ(Problems("nodes", "4"), "");
+  EXPECT_THAT(Problems("nodes", "0"), HasSubstr("cluster 'h800': is missing or 0"));
+  EXPECT_THAT(Problems("node.pcie.h2d_bytes_per_s", "0"), HasSubstr("(node.pcie.h2d_bytes"));
+  EXPECT_THAT(Problems("gpu.gemm_max_efficiency", "1.1"), HasSubstr("1.1 is not between"));
+  EXPECT_THAT(Problems("gpu.interference.compute_beside_copy", "0.9"), HasSubstr("0.9 is not"));
+  EXPECT_EQ(Problems("gpu.interference.compute_beside_copy", "0"), "");
+  EXPECT_THAT(Problems("node.nic.count", "0"), HasSubstr("32 nodes need a network"));
+  EXPECT_THAT(Problems("node.pcie.gpus_per_uplink", "3"), HasSubstr("3 does not divide the 8"));
+  EXPECT_THAT(Problems("gpu.runtime_overhead_bytes", "80GiB"), HasSubstr("leaves nothing"));
+  EXPECT_THAT(Problems("gpu.kernel_launch_s", "-1"), HasSubstr("(gpu.kernel_launch_s)"));
+  EXPECT_THAT(Problems("gpu.memory_bytes", "9e18"), HasSubstr("(gpu.memory_bytes)"));
+}
+
+TEST(ValidateProfileTest, NamesTheEntryAndItsLine) {
+  const auto parsed = ParseText<Profile>(
+      "name: 'p'\noperators { op: 'gemm_forward' median_s: 1e-3 }\n"
+      "operators { op: 'gemm_dgrad' median_s: 0 }\n"
+      "copies { bytes: -4 direction: H2D alone_s: 1 }\n"
+      "collectives { op: 'all_reduce' group_size: 2 bytes: 4 median_s: nan }\n",
+      "f");
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  const Status status = ValidateProfile(parsed.value().message, parsed.value().source);
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(
+      status.error().message,
+      AllOf(HasSubstr("f:3:30: is no time between 0 and 1e5 seconds "
+                      "(operators[1].median_s)"),
+            HasSubstr("f:4:10: -4 is not between 0 and 1e+24 (copies[0].bytes)"),
+            HasSubstr("f:5:55: nan is not between"), testing::Not(HasSubstr("operators[0]"))));
+}
+
+}  // namespace
+}  // namespace twinstep
