@@ -23,8 +23,6 @@
 
 namespace twinstep {
 
-inline constexpr std::int64_t kBufferAlignment = 256;
-
 struct ArenaPlan {
   std::vector<std::int64_t> offset;  // By buffer, in its rank's arena of its pool.
   // Arena bytes by rank and pool.

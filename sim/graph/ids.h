@@ -15,6 +15,9 @@ using RendezvousId = std::uint32_t;  // Index into TaskGraph::rendezvous.
 using GroupId = std::uint32_t;       // Index into TaskGraph::groups.
 
 inline constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+// Buffers start at multiples of this, and copies move multiples of it.
+inline constexpr std::int64_t kBufferAlignment = 256;
+
 inline constexpr std::uint16_t kNoTag = std::numeric_limits<std::uint16_t>::max();
 
 // Where a buffer lives.

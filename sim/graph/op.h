@@ -65,7 +65,8 @@ enum class OpCode : std::uint8_t {
   // (kHasPositions)
   // are added where index == 0, so that the shards' sum counts them once.
   kEmbeddingForward,   // reads tokens, E, [positions]    writes x (a partial sum if count > 1)
-  kEmbeddingBackward,  // reads tokens, dx, [dE, [dpos] if kAccumulateGradient]  writes dE, [dpos]
+  kEmbeddingBackward,  // reads tokens, dx, [dE if kAccumulateGradient],
+                       // [dpos if kAccumulatePositions]   writes dE, [dpos]
 
   // --- Loss. dims {n, V_local, global tokens of the batch}; index/count: vocabulary shard.
   kCrossEntropyStats,  // reads logits, labels            writes stats (fp32 [3, n]: max, sum,
@@ -113,7 +114,9 @@ enum OpFlags : std::uint16_t {
   kHasClip = 128,
   kMasterIsParameter = 256,
   kHasPositions = 512,
-  kExactSum = 1024,  // An all-reduce of kGradNorm's accumulators.
+  kExactSum = 1024,             // An all-reduce of kGradNorm's accumulators.
+  kHasDropout = 2048,           // Flash attention drops probabilities inside the kernel.
+  kAccumulatePositions = 4096,  // As kAccumulateGradient, for the learned positions.
 };
 
 // Everything a cost model or a kernel needs to know besides operands. Interned: tasks hold a
