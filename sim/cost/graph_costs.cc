@@ -262,9 +262,9 @@ class CostBuilder {
 
   Status AddCollective(const Task& task, GroupId group_id, const OpShape& shape, TaskCost* cost) {
     if (group_id == kNone) {
-      return Error{.message = StrCat("a ", Name(shape.op), " of rank ",
-                                     graph_.ranks[task.rank].global_rank, " (lane ",
-                                     Name(task.lane), ") has no group")};
+      return Error{.message =
+                       StrCat(Name(shape.op), " of rank ", graph_.ranks[task.rank].global_rank,
+                              " (lane ", Name(task.lane), ") has no group")};
     }
     if (const std::uint32_t member = links_.UnknownMember(group_id); member != kNone) {
       return Error{.message = StrCat("group ", group_id, " has member ", member,
