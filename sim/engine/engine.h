@@ -4,11 +4,27 @@
 //   std::unique_ptr<Engine> engine = MakeSimgridEngine();     // independent reference
 //   Result<Replay> replay = engine->Run(graph, costs);
 //
-// Semantics: a task is ready when all its predecessors (edges, lane order included) have ended.
-// A rendezvous starts when its last task is ready; all its tasks start and, each after its own
-// fixed time and flows, end; a collective's tasks end together, with the last flow. Flows share
-// links max-min fairly. While a rank computes and copies or communicates at once, each slows by
-// the interference factors. Time is an integer (picoseconds); ties break by task id.
+// Semantics. A task is ready when all its predecessors have ended: its edges', and the task before
+// it in its lane (id order; a lane is a FIFO even where that edge is missing). It starts when it is
+// ready; tasks of a rendezvous start together when the last of them is ready, and end together
+// when the last of them is done (a RECV thus ends with the flow, which belongs to its SEND).
+//
+// A task is done after its fixed time and then its flows, side by side. Flows share links max-min
+// fairly: the rates of all rise together until a link is full (sum of multiplicity x rate =
+// capacity) or a flow reaches its own cap. n bytes at constant rate take n x 1e12 / rate,
+// rounded to the nearest picosecond.
+//
+// Interference, by what runs on the same rank from its start to its end, latency included:
+// - A COMPUTE task runs at speed 1 / (1 + sensitivity (compute_beside_copy - 1)) while an H2D or
+//   D2H runs, at 1 / (1 + sensitivity (compute_beside_collective - 1)) while a collective, SEND or
+//   RECV runs, at the product beside both; its flows, if any, at that fraction of their rates.
+// - Flows of H2D and D2H progress at 1 / copy_beside_compute, those of collectives, SEND and RECV
+//   at 1 / collective_beside_compute of their fair rate while COMPUTE runs. They keep their share
+//   of the link.
+//
+// Time is an integer (picoseconds). What happens at one moment happens at once, so no order of
+// ties can be seen in the result; inside, ties break by task id. The same input gives the same
+// bytes.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +39,7 @@ namespace twinstep {
 
 struct Replay {
   std::vector<Picoseconds> start_ps, end_ps;  // By task. Start = the rendezvous' common start.
-  std::vector<Picoseconds> ready_ps;          // When the task alone could have started.
+  std::vector<Picoseconds> ready_ps;          // When its own predecessors had ended.
   Picoseconds makespan_ps = 0;
 };
 
@@ -31,12 +47,15 @@ class Engine {
  public:
   virtual ~Engine() = default;
   virtual const char* name() const = 0;
-  // A deadlock is an Error (kNo, rule "deadlock") that names rank, lane and rendezvous.
+  // A deadlock is an Error (kNo, rule "deadlock") that names rank, lane and rendezvous. Costs or
+  // indices that cannot be are errors of kBadInput.
   virtual Result<Replay> Run(const TaskGraph& graph, const GraphCosts& costs) = 0;
 };
 
 std::unique_ptr<Engine> MakeFastEngine();
-// Null where the binary was built with --define simgrid=off.
+// SimGrid 3.32, one forked child a replay: call it before the process starts threads. Agrees with
+// `fast` to some picoseconds for each rate change on a task's way. Null where the binary was built
+// with --define simgrid=off.
 std::unique_ptr<Engine> MakeSimgridEngine();
 
 }  // namespace twinstep

@@ -1,0 +1,252 @@
+#include "sim/engine/cost_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "sim/str_cat.h"
+
+namespace twinstep {
+namespace {
+
+// Sums of rates that differ from a capacity by less than this fill it exactly.
+constexpr double kRounding = 1e-12;
+
+bool IsFactor(double factor) { return factor == 0 || (factor > 1e-6 && factor < 1e6); }
+double FactorOrOne(double factor) { return factor == 0 ? 1 : factor; }
+
+Error BadCost(const std::string& message) { return Error{.message = message}; }
+
+struct LinkDemand {
+  std::uint32_t link = 0;
+  double bytes_per_s = 0;
+};
+
+void AddTo(std::vector<LinkDemand>& demands, std::uint32_t link, double bytes_per_s) {
+  for (LinkDemand& demand : demands) {
+    if (demand.link == link) {
+      demand.bytes_per_s += bytes_per_s;
+      return;
+    }
+  }
+  demands.push_back({link, bytes_per_s});
+}
+
+void RaiseTo(std::vector<LinkDemand>& demands, const LinkDemand& other) {
+  for (LinkDemand& demand : demands) {
+    if (demand.link == other.link) {
+      demand.bytes_per_s = std::max(demand.bytes_per_s, other.bytes_per_s);
+      return;
+    }
+  }
+  demands.push_back(other);
+}
+
+// Hops of a flow with each link once, multiplicities added up.
+std::vector<LinkDemand> Weights(const GraphCosts& costs, const Flow& flow) {
+  std::vector<LinkDemand> weights;
+  for (std::uint32_t i = 0; i < flow.hop_count; ++i) {
+    const RouteHop& hop = costs.hops[flow.hop_begin + i];
+    AddTo(weights, hop.link, hop.multiplicity);
+  }
+  return weights;
+}
+
+// Rate of a flow that shares with none.
+double AloneRate(const GraphCosts& costs, const Flow& flow,
+                 const std::vector<LinkDemand>& weights) {
+  double rate = flow.max_bytes_per_s > 0 ? flow.max_bytes_per_s : HUGE_VAL;
+  for (const LinkDemand& weight : weights) {
+    rate = std::min(rate, costs.links[weight.link].bytes_per_s / weight.bytes_per_s);
+  }
+  return rate;
+}
+
+// By cost, what its flows together ask of each link.
+std::vector<std::vector<LinkDemand>> DemandOfCosts(const GraphCosts& costs) {
+  std::vector<std::vector<LinkDemand>> demand(costs.costs.size());
+  for (std::size_t i = 0; i < costs.costs.size(); ++i) {
+    const TaskCost& cost = costs.costs[i];
+    for (std::uint32_t f = 0; f < cost.flow_count; ++f) {
+      const Flow& flow = costs.flows[cost.flow_begin + f];
+      if (flow.bytes == 0) continue;
+      const std::vector<LinkDemand> weights = Weights(costs, flow);
+      const double rate = AloneRate(costs, flow, weights);
+      for (const LinkDemand& weight : weights) {
+        AddTo(demand[i], weight.link, weight.bytes_per_s * rate);
+      }
+    }
+  }
+  return demand;
+}
+
+// By link, whether tasks of several lanes together can ask more than it has.
+std::vector<bool> FindSharedLinks(const TaskGraph& graph, const GraphCosts& costs) {
+  const std::vector<std::vector<LinkDemand>> demand = DemandOfCosts(costs);
+  std::vector<double> total(costs.links.size(), 0);
+  std::array<std::vector<LinkDemand>, kLaneCount> lane_peak;  // Of the current rank.
+  // The lane (of all ranks) that a cost was last seen on: most costs recur on one lane.
+  std::vector<std::uint32_t> seen_on(costs.costs.size(), kNone);
+  RankId rank = 0;
+  const auto close_rank = [&] {
+    for (std::vector<LinkDemand>& peaks : lane_peak) {
+      for (const LinkDemand& peak : peaks) total[peak.link] += peak.bytes_per_s;
+      peaks.clear();
+    }
+  };
+  for (TaskId id = 0; id < graph.TaskCount(); ++id) {
+    const Task& task = graph.tasks[id];
+    const std::uint32_t cost = costs.cost_of_task[id];
+    if (demand[cost].empty()) continue;
+    if (task.rank != rank) {
+      close_rank();
+      rank = task.rank;
+    }
+    const std::uint32_t lane = rank * kLaneCount + static_cast<std::uint32_t>(task.lane);
+    if (seen_on[cost] == lane) continue;
+    seen_on[cost] = lane;
+    for (const LinkDemand& one : demand[cost]) {
+      RaiseTo(lane_peak[static_cast<std::size_t>(task.lane)], one);
+    }
+  }
+  close_rank();
+  std::vector<bool> shared(costs.links.size());
+  for (std::size_t i = 0; i < shared.size(); ++i) {
+    shared[i] = total[i] > costs.links[i].bytes_per_s * (1 + kRounding);
+  }
+  return shared;
+}
+
+Status CheckFlow(const GraphCosts& costs, std::size_t index) {
+  const Flow& flow = costs.flows[index];
+  const std::string name = StrCat("flow ", index);
+  if (flow.bytes < 0) return BadCost(StrCat(name, ": ", flow.bytes, " bytes"));
+  if (!(flow.max_bytes_per_s >= 0)) {
+    return BadCost(StrCat(name, ": max_bytes_per_s ", flow.max_bytes_per_s));
+  }
+  if (flow.hop_begin > costs.hops.size() || flow.hop_count > costs.hops.size() - flow.hop_begin) {
+    return BadCost(
+        StrCat(name, ": hops ", flow.hop_begin, " + ", flow.hop_count, " of ", costs.hops.size()));
+  }
+  double rate = flow.max_bytes_per_s > 0 ? flow.max_bytes_per_s : HUGE_VAL;
+  for (std::uint32_t i = 0; i < flow.hop_count; ++i) {
+    const RouteHop& hop = costs.hops[flow.hop_begin + i];
+    if (hop.link >= costs.links.size()) {
+      return BadCost(StrCat(name, ": link ", hop.link, " of ", costs.links.size()));
+    }
+    if (!(hop.multiplicity > 0) || !std::isfinite(hop.multiplicity)) {
+      return BadCost(StrCat(name, ": multiplicity ", hop.multiplicity, " on link ", hop.link));
+    }
+    rate = std::min(rate, costs.links[hop.link].bytes_per_s / hop.multiplicity);
+  }
+  if (flow.bytes > 0 && !(rate <= kMaxRate)) {
+    return BadCost(StrCat(name, ": its rate, ", rate, " bytes/s, is above ", kMaxRate));
+  }
+  return Unit{};
+}
+
+}  // namespace
+
+Status CheckCosts(const GraphCosts& costs) {
+  for (std::size_t i = 0; i < costs.links.size(); ++i) {
+    const double rate = costs.links[i].bytes_per_s;
+    if (!(rate > 0) || !(rate <= kMaxRate)) {
+      return BadCost(StrCat("link ", i, ": bytes_per_s ", rate, " is not in (0, ", kMaxRate, "]"));
+    }
+  }
+  for (std::size_t i = 0; i < costs.flows.size(); ++i) {
+    if (Status status = CheckFlow(costs, i); !status.ok()) return status;
+  }
+  for (std::size_t i = 0; i < costs.costs.size(); ++i) {
+    const TaskCost& cost = costs.costs[i];
+    if (cost.fixed_ps < 0 || cost.fixed_ps > kMaxTime) {
+      return BadCost(StrCat("cost ", i, ": fixed_ps ", cost.fixed_ps));
+    }
+    if (cost.flow_begin > costs.flows.size() ||
+        cost.flow_count > costs.flows.size() - cost.flow_begin) {
+      return BadCost(StrCat("cost ", i, ": flows ", cost.flow_begin, " + ", cost.flow_count, " of ",
+                            costs.flows.size()));
+    }
+    if (!(cost.interference_sensitivity >= 0 && cost.interference_sensitivity <= 1)) {
+      return BadCost(StrCat("cost ", i, ": interference_sensitivity ",
+                            cost.interference_sensitivity, " is not in [0, 1]"));
+    }
+  }
+  const Interference& x = costs.interference;
+  const std::pair<const char*, double> factors[] = {
+      {"compute_beside_copy", x.compute_beside_copy()},
+      {"compute_beside_collective", x.compute_beside_collective()},
+      {"copy_beside_compute", x.copy_beside_compute()},
+      {"collective_beside_compute", x.collective_beside_compute()}};
+  for (const auto& [name, factor] : factors) {
+    if (!IsFactor(factor)) {
+      return BadCost(StrCat("interference.", name, " ", factor, " is not in (1e-6, 1e6)"));
+    }
+  }
+  return Unit{};
+}
+
+Result<CostTable> BuildCostTable(const TaskGraph& graph, const GraphCosts& costs) {
+  if (Status status = CheckCosts(costs); !status.ok()) return status.error();
+  const std::vector<bool> shared = FindSharedLinks(graph, costs);
+
+  CostTable table;
+  table.link_capacity.reserve(costs.links.size());
+  for (const Link& link : costs.links) {
+    table.link_capacity.push_back(link.bytes_per_s * (1 << kRateBits));
+  }
+  const Interference& x = costs.interference;
+  const double by_copy = FactorOrOne(x.compute_beside_copy());
+  const double by_collective = FactorOrOne(x.compute_beside_collective());
+  table.copy_slows_compute = by_copy != 1;
+  table.collective_slows_compute = by_collective != 1;
+  table.copy_speed = ToSpeed(1 / FactorOrOne(x.copy_beside_compute()));
+  table.collective_speed = ToSpeed(1 / FactorOrOne(x.collective_beside_compute()));
+
+  table.costs.reserve(costs.costs.size());
+  table.alone_ps.reserve(costs.costs.size());
+  for (const TaskCost& cost : costs.costs) {
+    PreparedCost prepared;
+    prepared.fixed_ps = cost.fixed_ps;
+    const double sensitivity = cost.interference_sensitivity;
+    const double beside_copy = 1 / (1 + sensitivity * (by_copy - 1));
+    const double beside_collective = 1 / (1 + sensitivity * (by_collective - 1));
+    prepared.compute_speed = {kFullSpeed, ToSpeed(beside_copy), ToSpeed(beside_collective),
+                              ToSpeed(beside_copy * beside_collective)};
+    prepared.shared_begin = static_cast<std::uint32_t>(table.flows.size());
+    Picoseconds slowest = 0;
+    Picoseconds slowest_private = -1;
+    for (std::uint32_t f = 0; f < cost.flow_count; ++f) {
+      const Flow& flow = costs.flows[cost.flow_begin + f];
+      if (flow.bytes == 0) continue;
+      const std::vector<LinkDemand> weights = Weights(costs, flow);
+      const SharedFlow exact{.work = FlowWork(flow.bytes),
+                             .cap = ToFixedRate(AloneRate(costs, flow, weights)),
+                             .hop_begin = static_cast<std::uint32_t>(table.hops.size()),
+                             .hop_count = 0};
+      const Picoseconds alone = TimeFor(exact.work, exact.cap);
+      slowest = std::max(slowest, alone);
+      for (const LinkDemand& weight : weights) {
+        if (!shared[weight.link]) continue;
+        const double demand = weight.bytes_per_s * static_cast<double>(exact.cap);
+        table.hops.push_back({weight.link, weight.bytes_per_s, static_cast<Work>(demand)});
+      }
+      const auto hops = static_cast<std::uint32_t>(table.hops.size()) - exact.hop_begin;
+      if (hops > 0) {
+        table.flows.push_back(exact);
+        table.flows.back().hop_count = hops;
+      } else if (alone > slowest_private) {
+        slowest_private = alone;
+        prepared.private_work = exact.work;
+        prepared.private_rate = exact.cap;
+      }
+    }
+    prepared.shared_count = static_cast<std::uint32_t>(table.flows.size()) - prepared.shared_begin;
+    table.costs.push_back(prepared);
+    table.alone_ps.push_back(cost.fixed_ps > kMaxTime - slowest ? kMaxTime
+                                                                : cost.fixed_ps + slowest);
+  }
+  return table;
+}
+
+}  // namespace twinstep

@@ -1,0 +1,66 @@
+// The costs of a graph as the fast engine computes with them: checked, in exact integers, and with
+// every link dropped that can never limit a flow.
+//
+// A lane runs one task at a time, so the flows that can cross a link at once are at most one
+// task's a lane. A link that bears all of them at their full rates is never a bottleneck: flows
+// that cross only such links are *private*, they run at a constant rate and no other flow needs to
+// know of them. What remains are *shared* flows, whose rates the max-min solver decides.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "sim/cost/graph_costs.h"
+#include "sim/engine/fixed_point.h"
+#include "sim/graph/task_graph.h"
+#include "sim/result.h"
+
+namespace twinstep {
+
+struct SharedHop {
+  std::uint32_t link = 0;  // Into GraphCosts::links.
+  double weight = 1;       // The hop's multiplicity.
+  Work demand = 0;         // Capacity that the flow takes at its full rate, in rate units.
+};
+
+struct SharedFlow {
+  Work work = 0;
+  FixedRate cap = 0;  // Rate of the flow alone.
+  std::uint32_t hop_begin = 0, hop_count = 0;
+};
+
+struct PreparedCost {
+  Picoseconds fixed_ps = 0;
+  // All private flows of a task run side by side and slow down together: the slowest decides.
+  Work private_work = 0;  // 0 = none.
+  FixedRate private_rate = 1;
+  std::uint32_t shared_begin = 0, shared_count = 0;  // Into CostTable::flows.
+  // Speed of a compute task by 1 x (a copy runs) + 2 x (a collective, send or receive runs).
+  std::array<std::uint64_t, 4> compute_speed{};
+};
+
+struct CostTable {
+  std::vector<PreparedCost> costs;    // By index of GraphCosts::costs.
+  std::vector<Picoseconds> alone_ps;  // Fixed time plus slowest flow at full rate.
+  std::vector<SharedFlow> flows;
+  std::vector<SharedHop> hops;
+  std::vector<double> link_capacity;            // By link, in rate units.
+  std::uint64_t copy_speed = kFullSpeed;        // Beside compute.
+  std::uint64_t collective_speed = kFullSpeed;  // Beside compute.
+  bool copy_slows_compute = false, collective_slows_compute = false;
+
+  bool HasInterference() const {
+    return copy_slows_compute || collective_slows_compute || copy_speed != kFullSpeed ||
+           collective_speed != kFullSpeed;
+  }
+};
+
+// Error (kBadInput) where a time, rate, share or index cannot be used, naming cost, flow or link.
+// Expects what BuildTopology has checked.
+Result<CostTable> BuildCostTable(const TaskGraph& graph, const GraphCosts& costs);
+
+// The checks alone.
+Status CheckCosts(const GraphCosts& costs);
+
+}  // namespace twinstep

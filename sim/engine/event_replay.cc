@@ -1,0 +1,395 @@
+#include "sim/engine/event_replay.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/engine/deadlock.h"
+#include "sim/engine/event_queue.h"
+#include "sim/engine/max_min.h"
+#include "sim/str_cat.h"
+
+namespace twinstep {
+namespace {
+
+// What the rates on a rank depend on.
+enum RankState : std::uint32_t { kComputeRuns = 1, kCopyRuns = 2, kCollectiveRuns = 4 };
+
+enum class Class : std::uint8_t { kCompute, kCopy, kCollective, kHost };
+
+Class ClassOf(TaskKind kind) {
+  switch (kind) {
+    case TaskKind::kCompute:
+      return Class::kCompute;
+    case TaskKind::kH2D:
+    case TaskKind::kD2H:
+      return Class::kCopy;
+    case TaskKind::kSend:
+    case TaskKind::kRecv:
+    case TaskKind::kCollective:
+      return Class::kCollective;
+    case TaskKind::kHost:
+      return Class::kHost;
+  }
+  return Class::kHost;
+}
+
+// Work in progress: a lane's fixed time or private flow, or one shared flow. It holds as of
+// `last`, which lies ahead while a latency passes.
+struct Activity {
+  Work work = 0;
+  FixedRate base = 1;  // At full speed.
+  FixedRate rate = 1;
+  Picoseconds last = 0;
+  std::uint32_t slot = 0;
+};
+
+// What a lane of a rank runs.
+struct Slot {
+  TaskId task = kNone;
+  std::uint32_t open = 0;            // Activities that go on.
+  std::uint32_t first_flow = kNone;  // Its shared flows, linked.
+  Class task_class = Class::kHost;
+  bool flows_started = false;
+};
+
+struct Meeting {
+  std::uint32_t missing = 0;  // Members not ready.
+  std::uint32_t open = 0;     // Members that still work.
+};
+
+struct RankActivity {
+  std::uint32_t running[3] = {};  // Tasks that run, by Class below kHost.
+  std::uint32_t lanes = 0;        // Bit set of lanes that run.
+  std::uint32_t state = 0;        // Of RankState, as the rates have it.
+  bool dirty = false;
+};
+
+class EventReplay {
+ public:
+  EventReplay(const TaskGraph& graph, const GraphCosts& costs, const CostTable& table,
+              const Topology& topology, std::vector<std::uint32_t> pending)
+      : graph_(graph),
+        costs_(costs),
+        table_(table),
+        topology_(topology),
+        pending_(std::move(pending)),
+        max_min_(table),
+        slot_count_(static_cast<std::uint32_t>(graph.ranks.size()) * kLaneCount),
+        slots_(slot_count_),
+        activities_(slot_count_),
+        ranks_(graph.ranks.size()),
+        meetings_(graph.rendezvous.size()) {
+    for (std::uint32_t slot = 0; slot < slot_count_; ++slot) activities_[slot].slot = slot;
+    for (RendezvousId id = 0; id < meetings_.size(); ++id) {
+      meetings_[id].missing = graph.rendezvous[id].participants;
+    }
+    // Which state bits a class of task depends on.
+    const auto compute_mask = (table.copy_slows_compute ? kCopyRuns : 0u) |
+                              (table.collective_slows_compute ? kCollectiveRuns : 0u);
+    depends_on_[0] = compute_mask;
+    depends_on_[1] = table.copy_speed != kFullSpeed ? kComputeRuns : 0u;
+    depends_on_[2] = table.collective_speed != kFullSpeed ? kComputeRuns : 0u;
+    watched_ = depends_on_[0] | depends_on_[1] | depends_on_[2];
+    replay_.start_ps.resize(graph.tasks.size());
+    replay_.end_ps.resize(graph.tasks.size(), kNotDone);
+    replay_.ready_ps.resize(graph.tasks.size());
+  }
+
+  Result<Replay> Run() {
+    for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
+      if (pending_[id] == 0) initial_.push_back(id);
+    }
+    for (const TaskId id : initial_) MakeReady(id);
+    FinishTasks();
+    Settle();
+    while (!queue_.empty() && !overflow_) {
+      now_ = queue_.next_time();
+      do {
+        const std::uint32_t activity = queue_.next_activity();
+        queue_.Pop();
+        EndActivity(activity);
+      } while (!queue_.empty() && queue_.next_time() == now_);
+      FinishTasks();
+      Settle();
+    }
+    if (overflow_) {
+      return Error{.message = StrCat("the replay lasts more than ", kMaxTime, " ps")};
+    }
+    if (done_ < graph_.TaskCount()) {
+      std::vector<bool> done(graph_.TaskCount());
+      for (TaskId id = 0; id < graph_.TaskCount(); ++id) done[id] = replay_.end_ps[id] != kNotDone;
+      return DeadlockError(graph_, topology_, pending_, done);
+    }
+    replay_.makespan_ps = now_;
+    return std::move(replay_);
+  }
+
+ private:
+  static constexpr Picoseconds kNotDone = -1;
+
+  const PreparedCost& CostOf(TaskId id) const { return table_.costs[costs_.cost_of_task[id]]; }
+
+  void MakeReady(TaskId id) {
+    replay_.ready_ps[id] = now_;
+    const RendezvousId rendezvous = graph_.tasks[id].rendezvous;
+    if (rendezvous == kNone) {
+      Start(id);
+      return;
+    }
+    Meeting& meeting = meetings_[rendezvous];
+    if (--meeting.missing > 0) return;
+    const auto members = topology_.Members(rendezvous);
+    meeting.open = static_cast<std::uint32_t>(members.size());
+    for (const TaskId member : members) Start(member);
+  }
+
+  void Start(TaskId id) {
+    const Task& task = graph_.tasks[id];
+    const PreparedCost& cost = CostOf(id);
+    const std::uint32_t index = task.rank * kLaneCount + static_cast<std::uint32_t>(task.lane);
+    replay_.start_ps[id] = now_;
+    Slot& slot = slots_[index];
+    slot.task = id;
+    slot.task_class = ClassOf(task.kind);
+    slot.flows_started = false;
+    slot.open = 1;
+    if (watched_ != 0) {
+      ranks_[task.rank].lanes |= 1u << static_cast<std::uint32_t>(task.lane);
+      CountRunning(task.rank, slot.task_class, 1);
+    }
+    Activity& activity = activities_[index];
+    activity.last = now_;
+    if (slot.task_class == Class::kCompute) {
+      if (cost.fixed_ps == 0) {
+        StartFlows(index);
+        return;
+      }
+      activity.work = static_cast<Work>(cost.fixed_ps) << kSpeedBits;
+      activity.base = kFullSpeed;
+    } else {
+      if (cost.shared_count > 0 && cost.fixed_ps == 0) {
+        StartFlows(index);
+        return;
+      }
+      // Nothing slows a latency: it is an offset of `last`. A private flow follows it at once,
+      // shared flows need to begin when it ends.
+      activity.last = now_ + cost.fixed_ps;
+      activity.work = 0;
+      activity.base = 1;
+      if (cost.shared_count == 0) {
+        slot.flows_started = true;
+        activity.work = cost.private_work;
+        activity.base = cost.private_rate;
+      }
+    }
+    fresh_.push_back(index);
+  }
+
+  void StartFlows(std::uint32_t index) {
+    Slot& slot = slots_[index];
+    const PreparedCost& cost = CostOf(slot.task);
+    slot.flows_started = true;
+    slot.open = 0;
+    if (cost.private_work > 0) {
+      Activity& activity = activities_[index];
+      activity.work = cost.private_work;
+      activity.base = cost.private_rate;
+      activity.last = now_;
+      fresh_.push_back(index);
+      ++slot.open;
+    }
+    for (std::uint32_t i = 0; i < cost.shared_count; ++i) {
+      const std::uint32_t flow = NewFlow();
+      const std::uint32_t plan = cost.shared_begin + i;
+      Activity& activity = activities_[slot_count_ + flow];
+      activity.work = table_.flows[plan].work;
+      activity.last = now_;
+      activity.slot = index;
+      next_flow_[flow] = slot.first_flow;
+      slot.first_flow = flow;
+      max_min_.Add(flow, plan);
+      ++slot.open;
+    }
+    if (slot.open == 0) EndTask(slot.task);
+  }
+
+  std::uint32_t NewFlow() {
+    if (free_flows_.empty()) {
+      activities_.emplace_back();
+      next_flow_.push_back(kNone);
+      return static_cast<std::uint32_t>(next_flow_.size()) - 1;
+    }
+    const std::uint32_t flow = free_flows_.back();
+    free_flows_.pop_back();
+    return flow;
+  }
+
+  void EndActivity(std::uint32_t index) {
+    const std::uint32_t slot_index = activities_[index].slot;
+    Slot& slot = slots_[slot_index];
+    if (index >= slot_count_) {
+      const std::uint32_t flow = index - slot_count_;
+      max_min_.Remove(flow);
+      std::uint32_t* link = &slot.first_flow;
+      while (*link != flow) link = &next_flow_[*link];
+      *link = next_flow_[flow];
+      free_flows_.push_back(flow);
+    } else if (!slot.flows_started) {
+      StartFlows(slot_index);
+      return;
+    }
+    if (--slot.open == 0) EndTask(slot.task);
+  }
+
+  // The task's own part is over; a rendezvous ends as a whole.
+  void EndTask(TaskId id) {
+    const RendezvousId rendezvous = graph_.tasks[id].rendezvous;
+    if (rendezvous == kNone) {
+      finished_.push_back(id);
+    } else if (--meetings_[rendezvous].open == 0) {
+      for (const TaskId member : topology_.Members(rendezvous)) finished_.push_back(member);
+    }
+  }
+
+  void FinishTasks() {
+    for (std::size_t i = 0; i < finished_.size(); ++i) {
+      const TaskId id = finished_[i];
+      replay_.end_ps[id] = now_;
+      ++done_;
+      const Task& task = graph_.tasks[id];
+      if (watched_ != 0) {
+        ranks_[task.rank].lanes &= ~(1u << static_cast<std::uint32_t>(task.lane));
+        CountRunning(task.rank, ClassOf(task.kind), -1);
+      }
+      for (const TaskId next : graph_.Successors(id)) {
+        if (--pending_[next] == 0) MakeReady(next);
+      }
+      const TaskId next = topology_.next_in_lane[id];
+      if (next != kNone && --pending_[next] == 0) MakeReady(next);
+    }
+    finished_.clear();
+  }
+
+  void CountRunning(RankId rank, Class task_class, int change) {
+    if (task_class == Class::kHost) return;
+    RankActivity& activity = ranks_[rank];
+    activity.running[static_cast<int>(task_class)] += static_cast<std::uint32_t>(change);
+    if (activity.dirty) return;
+    activity.dirty = true;
+    dirty_ranks_.push_back(rank);
+  }
+
+  // After everything that happens at one moment: new rates, new ends.
+  void Settle() {
+    for (const std::uint32_t flow : max_min_.Settle()) {
+      // Progress up to now was at the old rate.
+      Activity& activity = activities_[slot_count_ + flow];
+      Progress(activity);
+      activity.base = max_min_.rate(flow);
+      fresh_.push_back(slot_count_ + flow);
+    }
+    for (const RankId rank : dirty_ranks_) {
+      RankActivity& activity = ranks_[rank];
+      activity.dirty = false;
+      const std::uint32_t state = ((activity.running[0] > 0 ? kComputeRuns : 0u) |
+                                   (activity.running[1] > 0 ? kCopyRuns : 0u) |
+                                   (activity.running[2] > 0 ? kCollectiveRuns : 0u)) &
+                                  watched_;
+      const std::uint32_t change = state ^ activity.state;
+      activity.state = state;
+      if (change != 0) RescheduleRank(rank, change);
+    }
+    dirty_ranks_.clear();
+    for (const std::uint32_t index : fresh_) Reschedule(index);
+    fresh_.clear();
+  }
+
+  void RescheduleRank(RankId rank, std::uint32_t change) {
+    for (std::uint32_t lanes = ranks_[rank].lanes; lanes != 0; lanes &= lanes - 1) {
+      const std::uint32_t index =
+          rank * kLaneCount + static_cast<std::uint32_t>(std::countr_zero(lanes));
+      const Slot& slot = slots_[index];
+      if (slot.task_class == Class::kHost ||
+          (depends_on_[static_cast<int>(slot.task_class)] & change) == 0) {
+        continue;
+      }
+      if (queue_.Contains(index)) Reschedule(index);
+      for (std::uint32_t flow = slot.first_flow; flow != kNone; flow = next_flow_[flow]) {
+        if (queue_.Contains(slot_count_ + flow)) Reschedule(slot_count_ + flow);
+      }
+    }
+  }
+
+  std::uint64_t SpeedOf(const Slot& slot) const {
+    if (watched_ == 0) return kFullSpeed;
+    const std::uint32_t state = ranks_[graph_.tasks[slot.task].rank].state;
+    switch (slot.task_class) {
+      case Class::kCompute:
+        return CostOf(slot.task).compute_speed[state >> 1];
+      case Class::kCopy:
+        return (state & kComputeRuns) != 0 ? table_.copy_speed : kFullSpeed;
+      case Class::kCollective:
+        return (state & kComputeRuns) != 0 ? table_.collective_speed : kFullSpeed;
+      case Class::kHost:
+        return kFullSpeed;
+    }
+    return kFullSpeed;
+  }
+
+  void Progress(Activity& activity) const {
+    if (activity.last >= now_) return;
+    const Work done = static_cast<Work>(activity.rate) * static_cast<Work>(now_ - activity.last);
+    activity.work -= std::min(activity.work, done);
+    activity.last = now_;
+  }
+
+  void Reschedule(std::uint32_t index) {
+    Activity& activity = activities_[index];
+    Progress(activity);
+    activity.rate = ScaleRate(activity.base, SpeedOf(slots_[activity.slot]));
+    const Picoseconds end = activity.last + TimeFor(activity.work, activity.rate);
+    if (end > kMaxTime) overflow_ = true;
+    queue_.Set(index, end);
+  }
+
+  const TaskGraph& graph_;
+  const GraphCosts& costs_;
+  const CostTable& table_;
+  const Topology& topology_;
+  std::vector<std::uint32_t> pending_;
+  MaxMin max_min_;
+  EventQueue queue_;
+  Replay replay_;
+  Picoseconds now_ = 0;
+  std::uint32_t done_ = 0;
+  bool overflow_ = false;
+
+  // Activities: one a slot, then one a shared flow.
+  std::uint32_t slot_count_;
+  std::vector<Slot> slots_;
+  std::vector<Activity> activities_;
+  std::vector<std::uint32_t> next_flow_, free_flows_;
+  std::vector<RankActivity> ranks_;
+  std::vector<Meeting> meetings_;
+  std::uint32_t depends_on_[3] = {};  // By Class below kHost: bits of RankState.
+  std::uint32_t watched_ = 0;
+
+  // Of the current moment.
+  std::vector<TaskId> initial_, finished_;
+  std::vector<RankId> dirty_ranks_;
+  std::vector<std::uint32_t> fresh_;  // Activities that are new or have a new base rate.
+};
+
+}  // namespace
+
+Result<Replay> ReplayEvents(const TaskGraph& graph, const GraphCosts& costs, const CostTable& table,
+                            const Topology& topology) {
+  Result<std::vector<std::uint32_t>> pending = CountPredecessors(graph, topology);
+  if (!pending.ok()) return pending.error();
+  return EventReplay(graph, costs, table, topology, std::move(pending).value()).Run();
+}
+
+}  // namespace twinstep

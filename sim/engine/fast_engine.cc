@@ -1,0 +1,32 @@
+#include <memory>
+
+#include "sim/engine/cost_table.h"
+#include "sim/engine/engine.h"
+#include "sim/engine/event_replay.h"
+#include "sim/engine/longest_path.h"
+#include "sim/engine/topology.h"
+
+namespace twinstep {
+namespace {
+
+class FastEngine : public Engine {
+ public:
+  const char* name() const override { return "fast"; }
+
+  Result<Replay> Run(const TaskGraph& graph, const GraphCosts& costs) override {
+    const Result<Topology> topology = BuildTopology(graph, costs);
+    if (!topology.ok()) return topology.error();
+    const Result<CostTable> table = BuildCostTable(graph, costs);
+    if (!table.ok()) return table.error();
+    if (table.value().flows.empty() && !table.value().HasInterference()) {
+      return ReplayLongestPath(graph, costs, table.value(), topology.value());
+    }
+    return ReplayEvents(graph, costs, table.value(), topology.value());
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> MakeFastEngine() { return std::make_unique<FastEngine>(); }
+
+}  // namespace twinstep

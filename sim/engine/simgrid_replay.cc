@@ -1,0 +1,421 @@
+#include "sim/engine/simgrid_replay.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <deque>
+#include <map>
+#include <memory>
+#include <simgrid/s4u.hpp>
+#include <string>
+#include <utility>
+
+#include "sim/str_cat.h"
+
+namespace twinstep {
+namespace {
+
+namespace s4u = simgrid::s4u;
+
+// SimGrid takes payloads in whole bytes: a payload unit is 1/1024 of a byte.
+constexpr double kUnitsPerByte = 1024;
+// Less than this is done; SimGrid will say so within the same moment.
+constexpr double kNothing = 1e-3;
+
+double FactorOrOne(double factor) { return factor == 0 ? 1 : factor; }
+
+bool IsCopy(TaskKind kind) { return kind == TaskKind::kH2D || kind == TaskKind::kD2H; }
+bool IsCommunication(TaskKind kind) {
+  return kind == TaskKind::kSend || kind == TaskKind::kRecv || kind == TaskKind::kCollective;
+}
+
+// What one activity of SimGrid stands for.
+struct Job {
+  TaskId task = kNone;
+  std::uint32_t flow = kNone;  // kNone: the fixed time of the task.
+  double slow_down = 1;        // Of a flow: what its payload was multiplied with.
+  s4u::ActivityPtr activity;
+};
+
+struct Rank {
+  int computing = 0, copying = 0, communicating = 0;
+  std::array<TaskId, kLaneCount> running;
+};
+
+class SimgridReplay {
+ public:
+  SimgridReplay(const TaskGraph& graph, const GraphCosts& costs, const Topology& topology,
+                std::vector<std::uint32_t> pending, const std::vector<std::uint32_t>& link_scales)
+      : graph_(graph),
+        costs_(costs),
+        topology_(topology),
+        ranks_(graph.ranks.size()),
+        jobs_of_slot_(graph.ranks.size() * kLaneCount),
+        hosts_(graph.ranks.size() * kLaneCount, nullptr),
+        open_(graph.tasks.size(), 0),
+        missing_(graph.rendezvous.size()),
+        unfinished_(graph.rendezvous.size()) {
+    record_.start_ps.assign(graph.tasks.size(), kNotReplayed);
+    record_.end_ps.assign(graph.tasks.size(), kNotReplayed);
+    record_.ready_ps.assign(graph.tasks.size(), kNotReplayed);
+    record_.pending = std::move(pending);
+    for (RendezvousId id = 0; id < missing_.size(); ++id) {
+      missing_[id] = graph.rendezvous[id].participants;
+    }
+    for (Rank& rank : ranks_) rank.running.fill(kNone);
+    StartEngine();
+    CollectSpeeds();
+    MakePlatform(link_scales);
+  }
+
+  SimgridRecord Run() {
+    s4u::Activity::on_completion_cb([this](const s4u::Activity& activity) {
+      Job* job = activity.get_data<Job>();
+      if (job != nullptr) EndJob(job);
+    });
+    s4u::Engine::on_time_advance_cb([this](double) {
+      long_retired_.clear();
+      long_retired_.swap(retired_);
+    });
+    std::vector<TaskId> initial;
+    for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
+      if (record_.pending[id] == 0) initial.push_back(id);
+    }
+    for (const TaskId id : initial) MakeReady(id);
+    FinishTasks();
+    engine_->run();
+    return std::move(record_);
+  }
+
+ private:
+  void StartEngine() {
+    static std::string arguments[] = {"twinstep",
+                                      "--log=root.thresh:critical",
+                                      "--cfg=network/model:CM02",
+                                      "--cfg=network/crosstraffic:0",
+                                      "--cfg=network/bandwidth-factor:1",
+                                      "--cfg=surf/precision:1e-12",
+                                      "--cfg=maxmin/precision:1e-9"};
+    static std::array<char*, std::size(arguments) + 1> pointers{};
+    for (std::size_t i = 0; i < std::size(arguments); ++i) pointers[i] = arguments[i].data();
+    int count = static_cast<int>(std::size(arguments));
+    engine_ = std::make_unique<s4u::Engine>(&count, pointers.data());
+  }
+
+  // A host's speed is one of a list, by sensitivity of the task and state of the rank.
+  void CollectSpeeds() {
+    const Interference& x = costs_.interference;
+    const double by_copy = FactorOrOne(x.compute_beside_copy());
+    const double by_communication = FactorOrOne(x.compute_beside_collective());
+    std::map<float, std::size_t> index_of;
+    for (const TaskCost& cost : costs_.costs) {
+      const float sensitivity = cost.interference_sensitivity;
+      const auto [it, is_new] = index_of.try_emplace(sensitivity, slow_downs_.size());
+      if (is_new) {
+        const double copy = 1 + static_cast<double>(sensitivity) * (by_copy - 1);
+        const double communication = 1 + static_cast<double>(sensitivity) * (by_communication - 1);
+        slow_downs_.insert(slow_downs_.end(), {1, copy, communication, copy * communication});
+      }
+      first_slow_down_.push_back(it->second);
+    }
+  }
+
+  void MakePlatform(const std::vector<std::uint32_t>& link_scales) {
+    // Hosts never talk: a zone without routes. Each lane has its host, so that no two tasks share.
+    s4u::NetZone* root = s4u::create_empty_zone("root");
+    std::vector<double> speeds;
+    for (const double slow_down : slow_downs_) speeds.push_back(1e12 / slow_down);
+    if (speeds.empty()) speeds = {1e12};
+    for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
+      s4u::Host*& host = hosts_[SlotOf(id)];
+      if (host == nullptr) host = root->create_host(StrCat("lane", SlotOf(id)), speeds);
+    }
+    MakeRoutes(root, link_scales);
+    root->seal();
+  }
+
+  // A route lies between two hosts: n hosts have n (n - 1) of them.
+  void MakeRoutes(s4u::NetZone* root, const std::vector<std::uint32_t>& link_scales) {
+    s4u::NetZone* zone = s4u::create_full_zone("routes");
+    zone->set_parent(root);
+    std::vector<s4u::Link*> links;
+    for (std::size_t i = 0; i < costs_.links.size(); ++i) {
+      const double capacity = costs_.links[i].bytes_per_s * link_scales[i] * kUnitsPerByte;
+      links.push_back(zone->create_link(StrCat("link", i), capacity)->seal());
+    }
+    std::map<std::vector<s4u::Link*>, std::size_t> index_of_route;
+    std::vector<std::vector<s4u::Link*>> routes;
+    std::vector<std::size_t> route_of_flow;
+    for (std::size_t f = 0; f < costs_.flows.size(); ++f) {
+      const Flow& flow = costs_.flows[f];
+      std::vector<s4u::Link*> route;
+      for (std::uint32_t i = 0; i < flow.hop_count; ++i) {
+        const RouteHop& hop = costs_.hops[flow.hop_begin + i];
+        const double times = std::nearbyint(hop.multiplicity * link_scales[hop.link]);
+        route.insert(route.end(), static_cast<std::size_t>(times), links[hop.link]);
+      }
+      if (flow.max_bytes_per_s > 0 && std::isfinite(flow.max_bytes_per_s)) {
+        // SimGrid 3.32 ignores set_rate between hosts: a cap is a link that limits each alone.
+        s4u::Link* own = zone->create_link(StrCat("flow", f), flow.max_bytes_per_s * kUnitsPerByte);
+        own->set_sharing_policy(s4u::Link::SharingPolicy::FATPIPE);
+        route.push_back(own->seal());
+      }
+      const auto [it, is_new] = index_of_route.try_emplace(route, routes.size());
+      if (is_new) routes.push_back(route);
+      route_of_flow.push_back(it->second);
+    }
+    std::vector<s4u::Host*> ends;
+    while (ends.size() * (ends.size() - 1) < routes.size() || ends.empty()) {
+      ends.push_back(zone->create_host(StrCat("end", ends.size()), 1.0));
+    }
+    const std::size_t others = ends.size() - 1;
+    std::vector<std::pair<s4u::Host*, s4u::Host*>> ends_of_route;
+    for (std::size_t i = 0; i < routes.size(); ++i) {
+      const std::size_t from = i / others;
+      const std::size_t to = i % others;
+      ends_of_route.emplace_back(ends[from], ends[to < from ? to : to + 1]);
+      if (routes[i].empty()) continue;
+      std::vector<s4u::LinkInRoute> hops;
+      for (s4u::Link* link : routes[i]) hops.emplace_back(link);
+      zone->add_route(ends_of_route.back().first->get_netpoint(),
+                      ends_of_route.back().second->get_netpoint(), nullptr, nullptr, hops, false);
+    }
+    zone->seal();
+    for (const std::size_t route : route_of_flow) ends_of_flow_.push_back(ends_of_route[route]);
+  }
+
+  std::size_t SlotOf(TaskId id) const {
+    return graph_.tasks[id].rank * std::size_t{kLaneCount} +
+           static_cast<std::size_t>(graph_.tasks[id].lane);
+  }
+  const TaskCost& CostOf(TaskId id) const { return costs_.Of(id); }
+  Picoseconds Now() const { return std::llround(s4u::Engine::get_clock() * 1e12); }
+
+  Job* NewJob(TaskId task, std::uint32_t flow) {
+    if (free_jobs_.empty()) {
+      jobs_.emplace_back();
+      free_jobs_.push_back(&jobs_.back());
+    }
+    Job* job = free_jobs_.back();
+    free_jobs_.pop_back();
+    job->task = task;
+    job->flow = flow;
+    job->slow_down = 1;
+    jobs_of_slot_[SlotOf(task)].push_back(job);
+    ++open_[task];
+    return job;
+  }
+
+  void MakeReady(TaskId id) {
+    record_.ready_ps[id] = Now();
+    const RendezvousId rendezvous = graph_.tasks[id].rendezvous;
+    if (rendezvous == kNone) return Start(id);
+    if (--missing_[rendezvous] > 0) return;
+    const auto members = topology_.Members(rendezvous);
+    unfinished_[rendezvous] = static_cast<std::uint32_t>(members.size());
+    for (const TaskId member : members) Start(member);
+  }
+
+  void Start(TaskId id) {
+    record_.start_ps[id] = Now();
+    const Task& task = graph_.tasks[id];
+    ranks_[task.rank].running[static_cast<std::size_t>(task.lane)] = id;
+    Count(task, 1);
+    if (CostOf(id).fixed_ps == 0) return StartFlows(id);
+    Job* job = NewJob(id, kNone);
+    s4u::Host* host = hosts_[SlotOf(id)];
+    host->set_pstate(SpeedIndex(id));
+    s4u::ExecPtr exec = s4u::Exec::init();
+    exec->set_flops_amount(static_cast<double>(CostOf(id).fixed_ps));
+    exec->set_host(host);
+    exec->set_data(job);
+    job->activity = exec;
+    exec->start();
+  }
+
+  void StartFlows(TaskId id) {
+    const TaskCost& cost = CostOf(id);
+    for (std::uint32_t i = 0; i < cost.flow_count; ++i) {
+      const std::uint32_t flow = cost.flow_begin + i;
+      if (costs_.flows[flow].bytes == 0) continue;
+      StartFlow(NewJob(id, flow), static_cast<double>(costs_.flows[flow].bytes) * kUnitsPerByte);
+    }
+    if (open_[id] == 0) EndTask(id);
+  }
+
+  // A flow that progresses at 1/s of its fair rate is one of s times the bytes.
+  void StartFlow(Job* job, double units) {
+    const auto& [from, to] = ends_of_flow_[job->flow];
+    job->slow_down = FlowSlowDown(job->task);
+    s4u::CommPtr comm = s4u::Comm::sendto_init();
+    comm->set_payload_size(static_cast<std::uint64_t>(std::llround(units * job->slow_down)));
+    comm->set_source(from);
+    comm->set_data(job);
+    job->activity = comm;
+    comm->set_destination(to);  // Which starts it.
+  }
+
+  void EndJob(Job* job) {
+    const TaskId id = job->task;
+    std::vector<Job*>& jobs = jobs_of_slot_[SlotOf(id)];
+    jobs.erase(std::find(jobs.begin(), jobs.end(), job));
+    const bool was_fixed_time = job->flow == kNone;
+    Retire(job);
+    free_jobs_.push_back(job);
+    --open_[id];
+    if (was_fixed_time) {
+      StartFlows(id);
+    } else if (open_[id] == 0) {
+      EndTask(id);
+    }
+    FinishTasks();
+  }
+
+  // SimGrid still works on an activity that ends, and on one that was cancelled until time has
+  // moved on once: they are dropped after the second step of time.
+  void Retire(Job* job) { retired_.push_back(std::move(job->activity)); }
+
+  void EndTask(TaskId id) {
+    const RendezvousId rendezvous = graph_.tasks[id].rendezvous;
+    if (rendezvous == kNone) {
+      finished_.push_back(id);
+    } else if (--unfinished_[rendezvous] == 0) {
+      for (const TaskId member : topology_.Members(rendezvous)) finished_.push_back(member);
+    }
+  }
+
+  void FinishTasks() {
+    if (finishing_) return;
+    finishing_ = true;
+    for (std::size_t i = 0; i < finished_.size(); ++i) {
+      const TaskId id = finished_[i];
+      record_.end_ps[id] = Now();
+      const Task& task = graph_.tasks[id];
+      TaskId& running = ranks_[task.rank].running[static_cast<std::size_t>(task.lane)];
+      if (running == id) running = kNone;
+      for (const TaskId next : graph_.Successors(id)) Release(next);
+      if (topology_.next_in_lane[id] != kNone) Release(topology_.next_in_lane[id]);
+      // Last, so that a rank whose next task starts at once does not change its state twice.
+      Count(task, -1);
+    }
+    finished_.clear();
+    finishing_ = false;
+  }
+
+  void Release(TaskId id) {
+    if (--record_.pending[id] == 0) MakeReady(id);
+  }
+
+  // Counts a task that starts or ends, and gives new speeds where that changes the rank's state.
+  void Count(const Task& task, int change) {
+    Rank& rank = ranks_[task.rank];
+    int& count = task.kind == TaskKind::kCompute ? rank.computing
+                 : IsCopy(task.kind)             ? rank.copying
+                                                 : rank.communicating;
+    if (task.kind == TaskKind::kHost) return;
+    const bool was_running = count > 0;
+    count += change;
+    if (was_running == (count > 0)) return;
+    for (const TaskId id : rank.running) {
+      if (id != kNone) ChangeSpeed(id);
+    }
+  }
+
+  void ChangeSpeed(TaskId id) {
+    const std::vector<Job*> jobs = jobs_of_slot_[SlotOf(id)];
+    for (Job* job : jobs) {
+      if (job->flow == kNone) {
+        s4u::Host* host = hosts_[SlotOf(id)];
+        if (host->get_pstate() != SpeedIndex(id)) host->set_pstate(SpeedIndex(id));
+        continue;
+      }
+      if (job->slow_down == FlowSlowDown(id)) continue;
+      const double units = job->activity->get_remaining() / job->slow_down;
+      if (units < kNothing * kUnitsPerByte) continue;
+      job->activity->set_data(nullptr);
+      // A cancelled communication holds its bandwidth until the next step of time, a suspended one
+      // does not.
+      job->activity->suspend();
+      job->activity->cancel();
+      Retire(job);
+      StartFlow(job, units);
+    }
+  }
+
+  std::size_t SpeedIndex(TaskId id) const {
+    const std::size_t first = first_slow_down_[costs_.cost_of_task[id]];
+    const Task& task = graph_.tasks[id];
+    const Rank& rank = ranks_[task.rank];
+    // The first list may be of another sensitivity, but all begin with full speed.
+    if (task.kind != TaskKind::kCompute) return first;
+    return first + (rank.copying > 0 ? 1u : 0u) + (rank.communicating > 0 ? 2u : 0u);
+  }
+
+  double FlowSlowDown(TaskId id) const {
+    const Task& task = graph_.tasks[id];
+    const Rank& rank = ranks_[task.rank];
+    const Interference& x = costs_.interference;
+    if (task.kind == TaskKind::kCompute) return slow_downs_[SpeedIndex(id)];
+    if (rank.computing == 0) return 1;
+    if (IsCopy(task.kind)) return FactorOrOne(x.copy_beside_compute());
+    if (IsCommunication(task.kind)) return FactorOrOne(x.collective_beside_compute());
+    return 1;
+  }
+
+  const TaskGraph& graph_;
+  const GraphCosts& costs_;
+  const Topology& topology_;
+  SimgridRecord record_;
+  std::unique_ptr<s4u::Engine> engine_;
+  std::vector<Rank> ranks_;
+  std::vector<double> slow_downs_;            // Four a sensitivity, as SpeedIndex counts.
+  std::vector<std::size_t> first_slow_down_;  // By cost, into slow_downs_.
+  std::vector<std::vector<Job*>> jobs_of_slot_;
+  std::vector<s4u::Host*> hosts_;  // By slot.
+  std::vector<std::pair<s4u::Host*, s4u::Host*>> ends_of_flow_;
+  std::vector<std::uint32_t> open_;        // By task: jobs that go on.
+  std::vector<std::uint32_t> missing_;     // By rendezvous: tasks that are not ready.
+  std::vector<std::uint32_t> unfinished_;  // By rendezvous: tasks that still work.
+  std::deque<Job> jobs_;
+  std::vector<Job*> free_jobs_;
+  std::vector<s4u::ActivityPtr> retired_, long_retired_;
+  std::vector<TaskId> finished_;
+  bool finishing_ = false;
+};
+
+}  // namespace
+
+Result<std::vector<std::uint32_t>> LinkScales(const GraphCosts& costs) {
+  constexpr std::uint32_t kLargest = 64;
+  std::vector<std::uint32_t> scales(costs.links.size(), 1);
+  // Raising a scale keeps whole what was whole only in multiples: try each from the least.
+  std::vector<std::vector<double>> multiplicities(costs.links.size());
+  for (const RouteHop& hop : costs.hops) {
+    std::vector<double>& known = multiplicities[hop.link];
+    if (std::find(known.begin(), known.end(), hop.multiplicity) == known.end()) {
+      known.push_back(hop.multiplicity);
+    }
+  }
+  for (std::size_t link = 0; link < scales.size(); ++link) {
+    const auto whole = [&](double multiplicity) {
+      const double scaled = multiplicity * scales[link];
+      return std::abs(scaled - std::nearbyint(scaled)) <= 1e-9 * scaled;
+    };
+    const std::vector<double>& all = multiplicities[link];
+    while (!std::all_of(all.begin(), all.end(), whole)) {
+      if (++scales[link] > kLargest) {
+        return Error{.message = StrCat("link ", link, ": the simgrid engine needs multiplicities ",
+                                       "that are fractions of denominator up to ", kLargest)};
+      }
+    }
+  }
+  return scales;
+}
+
+SimgridRecord ReplayInSimgrid(const TaskGraph& graph, const GraphCosts& costs,
+                              const Topology& topology, std::vector<std::uint32_t> pending,
+                              const std::vector<std::uint32_t>& link_scales) {
+  return SimgridReplay(graph, costs, topology, std::move(pending), link_scales).Run();
+}
+
+}  // namespace twinstep
