@@ -18,17 +18,19 @@ using Picoseconds = std::int64_t;
 inline constexpr double kPicosecondsPerSecond = 1e12;
 
 enum class LinkKind : std::uint8_t {
-  kPcieH2D,
-  kPcieD2H,
-  kPcieDuplex,
-  kUplinkH2D,
+  kPcieH2D,     // A GPU's PCIe link, bytes to the GPU.
+  kPcieD2H,     // The same, bytes from the GPU.
+  kPcieDuplex,  // Both directions together, where both at once are slower than each alone.
+  kUplinkH2D,   // What the GPUs below one PCIe switch share.
   kUplinkD2H,
-  kDram,
-  kNvlink,
-  kNicOut,
+  kDram,       // Host memory of a node.
+  kNvlinkOut,  // A GPU's NVLink port to its peers, and from them.
+  kNvlinkIn,
+  kNicOut,  // A NIC port.
   kNicIn,
-  kHostCompute
+  kHostCompute,  // The cores of a node, in bytes of CPU Adam's traffic.
 };
+inline constexpr int kLinkKindCount = static_cast<int>(LinkKind::kHostCompute) + 1;
 const char* Name(LinkKind kind);
 
 // A shared resource. Capacity is divided max-min fairly among the flows that cross it. In a
@@ -56,7 +58,7 @@ struct TaskCost {
   // COMPUTE and HOST: the whole duration. Movement: the latency before the flows start.
   Picoseconds fixed_ps = 0;
   std::uint32_t flow_begin = 0, flow_count = 0;  // Into GraphCosts::flows; ends with the last.
-  // How much of an interference factor applies, 0 .. 1 (memory-bound kernels suffer most).
+  // How much of an interference factor applies, 0 .. 1 (kernels that live in the cache: 0).
   float interference_sensitivity = 1;
   bool extrapolated = false;  // Outside the profile's range.
 };
@@ -73,7 +75,11 @@ struct GraphCosts {
   const TaskCost& Of(TaskId id) const { return costs[cost_of_task[id]]; }
 };
 
-// `profile` may be null: roofline only. Measured tables of the profile come first.
+// `profile` may be null: roofline only. Measured tables of the profile come first. A SEND and its
+// RECV both carry the message's flow at half a multiplicity, so that each link sees the bytes once
+// and both end together. The rendezvous' group of a SEND names its two members; without a group
+// the two tasks' own ranks are meant. Errors (kBadInput): a constant that the cluster lacks, by
+// field; a graph whose indices do not fit.
 Result<GraphCosts> ComputeCosts(const TaskGraph& graph, const Model& model, const Cluster& cluster,
                                 const Profile* profile);
 

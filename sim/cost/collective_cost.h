@@ -1,0 +1,60 @@
+// A collective or send alone: how long it takes to start, which bytes each member then moves over
+// which level, and at most how fast. Ring algorithms, as NCCL's:
+//
+//   wire bytes a rank   all-gather, reduce-scatter  S (n - 1) / n       n - 1 steps
+//                       all-reduce                  2 S (n - 1) / n     2 (n - 1) steps
+//                       ring shift                  S                   1 step
+//   time                latency + steps x step latency + half_bytes / rate + wire bytes / rate
+//
+// A ring over nodes has a channel for each member of a node and crosses to the next node at
+// another member on each channel: with k members in the node a rank sends 1 / k of its wire bytes
+// over its NIC and the rest over NVLink, both at once. Small all-reduces between nodes follow the
+// double binary tree (log2 of the nodes, same wire bytes). Inside an NVSwitch an all-reduce may
+// run in the switch (NvLink.nvls_*). Sources: NCCL's documentation of bus bandwidth
+// (nccl-tests doc/PERFORMANCE.md), measured.md M6 and M9.
+#pragma once
+
+#include <cstdint>
+
+#include "hw_specs/cluster.pb.h"
+#include "sim/graph/op.h"
+
+namespace twinstep {
+
+// How a communicator lies on nodes, seen from one member.
+struct GroupShape {
+  std::int64_t members = 1;
+  std::int64_t nodes = 1;
+  std::int64_t own_node_members = 1;      // On the member's own node.
+  std::int64_t largest_node_members = 1;  // On the node with most.
+
+  bool operator==(const GroupShape&) const = default;
+};
+
+struct MovementCost {
+  double fixed_s = 0;
+  // Bytes a rank over the node's own interconnect (NVLink or PCIe), and over its NIC.
+  double peer_bytes = 0, peer_bytes_per_s = 0;
+  double nic_bytes = 0, nic_bytes_per_s = 0;
+
+  // Longest of the two flows, unshared.
+  double FlowSeconds() const;
+  double Seconds() const { return fixed_s + FlowSeconds(); }
+};
+
+// `op` kAllReduce, kAllGather, kReduceScatter or kRingShift of `bytes` (the full tensor).
+MovementCost CollectiveCost(const Cluster& cluster, OpCode op, double bytes,
+                            const GroupShape& shape);
+
+// One send of `bytes`.
+MovementCost SendCost(const Cluster& cluster, double bytes, bool same_node);
+
+// A copy between GPU and pinned host memory; `h2d` or the other direction. `peer_bytes` are the
+// bytes on the PCIe link.
+MovementCost CopyCost(const Cluster& cluster, double bytes, bool h2d);
+
+// Bandwidth of a member's link to its peers in the node, one direction: NVLink, else PCIe's slower
+// direction.
+double PeerBytesPerSecond(const Cluster& cluster);
+
+}  // namespace twinstep

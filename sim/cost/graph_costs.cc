@@ -1,0 +1,400 @@
+#include "sim/cost/graph_costs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <set>
+#include <unordered_map>
+
+#include "sim/cost/collective_cost.h"
+#include "sim/cost/efficiency.h"
+#include "sim/cost/link_map.h"
+#include "sim/cost/operator_cost.h"
+#include "sim/cost/profile_cost.h"
+#include "sim/str_cat.h"
+
+namespace twinstep {
+namespace {
+
+// A message's flow is carried half by the SEND and half by the RECV.
+constexpr double kHalf = 0.5;
+// 46 days: more is a mistake in the input, and would overflow sums of picoseconds.
+constexpr double kLongestSeconds = 4e6;
+
+double GradientBytes(const Model& model) {
+  const Recipe& recipe = model.recipe();
+  const double parameter = recipe.precision() == FP64 ? 8 : recipe.precision() == FP32 ? 4 : 2;
+  return recipe.gradient_precision() == PARAMETER_GRADIENT ? parameter : std::max(4.0, parameter);
+}
+
+Interference FactorsOf(const Cluster& cluster, const Profile* profile) {
+  Interference factors = profile != nullptr && profile->has_interference()
+                             ? profile->interference()
+                             : cluster.gpu().interference();
+  factors.set_compute_beside_copy(OneIfUnset(factors.compute_beside_copy()));
+  factors.set_compute_beside_collective(OneIfUnset(factors.compute_beside_collective()));
+  factors.set_copy_beside_compute(OneIfUnset(factors.copy_beside_compute()));
+  factors.set_collective_beside_compute(OneIfUnset(factors.collective_beside_compute()));
+  return factors;
+}
+
+LinkOverrides OverridesOf(const Profile* profile) {
+  LinkOverrides overrides;
+  if (profile == nullptr) return overrides;
+  overrides.host_adam_params_per_s = profile->host_adam_params_per_s();
+  overrides.host_adam_params_per_s_beside_copies = profile->host_adam_params_per_s_beside_copies();
+  // Both directions at once, from the largest copy that was measured so.
+  std::int64_t largest = 0;
+  for (const CopySample& copy : profile->copies()) {
+    if (copy.both_ways_s() > 0 && copy.bytes() > largest) {
+      largest = copy.bytes();
+      overrides.duplex_bytes_per_s = 2 * static_cast<double>(copy.bytes()) / copy.both_ways_s();
+    }
+  }
+  return overrides;
+}
+
+// The cluster with the profile's single figures in place of its own.
+Cluster WithProfile(const Cluster& cluster, const Profile* profile) {
+  Cluster result = cluster;
+  if (profile != nullptr && profile->gpu_adam_params_per_s() > 0) {
+    result.set_gpu_adam_params_per_s(profile->gpu_adam_params_per_s());
+  }
+  return result;
+}
+
+class CostBuilder {
+ public:
+  CostBuilder(const TaskGraph& graph, const Model& model, const Cluster& cluster,
+              const Profile* profile)
+      : graph_(graph),
+        cluster_(WithProfile(cluster, profile)),
+        roofline_(cluster_, static_cast<int>(GradientBytes(model))),
+        links_(graph, cluster_, OverridesOf(profile)) {
+    if (profile != nullptr) {
+      operators_ = std::make_unique<MeasuredOperators>(*profile, roofline_,
+                                                       static_cast<int>(GradientBytes(model)));
+      movements_ = std::make_unique<MeasuredMovements>(*profile, cluster_);
+    }
+    double gpus = 0;
+    for (const RankInfo& rank : graph.ranks) gpus += rank.class_size;
+    if (profile != nullptr) dispatch_s_ = std::max(0.0, profile->dispatch_s());
+    slowest_ = 1 + std::max(0.0, cluster.compute_jitter()) * ExpectedMaximum(gpus);
+    out_.interference = FactorsOf(cluster, profile);
+  }
+
+  Result<GraphCosts> Run() {
+    if (Status status = FindMessageEnds(); !status.ok()) return status.error();
+    const std::size_t shapes = graph_.shapes.size();
+    compute_costs_.assign(shapes, kNone);
+    out_.cost_of_task.resize(graph_.tasks.size());
+    RankId rank = kNone;
+    for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
+      const Task& task = graph_.tasks[id];
+      if (task.shape >= shapes || task.rank >= graph_.ranks.size()) {
+        return Error{.message = StrCat("task ", id, " has shape ", task.shape, " of ", shapes,
+                                       " and rank ", task.rank, " of ", graph_.ranks.size())};
+      }
+      if (task.kind == TaskKind::kCompute) {
+        std::uint32_t& cost = compute_costs_[task.shape];
+        if (cost == kNone) {
+          if (Status status = AddCompute(task.shape, &cost); !status.ok()) return status.error();
+        }
+        out_.cost_of_task[id] = cost;
+        continue;
+      }
+      if (task.rank != rank) {
+        rank = task.rank;
+        local_costs_.assign(shapes, {});
+        more_costs_.clear();
+      }
+      const std::uint32_t meeting = task.rendezvous;
+      if (meeting != kNone && meeting >= graph_.rendezvous.size()) {
+        return Error{.message = StrCat("task ", id, " has rendezvous ", meeting, " of ",
+                                       graph_.rendezvous.size())};
+      }
+      const GroupId group = meeting == kNone ? kNone : graph_.rendezvous[meeting].group;
+      if (group != kNone && group >= graph_.groups.size()) {
+        return Error{.message = StrCat("rendezvous ", meeting, " has group ", group, " of ",
+                                       graph_.groups.size())};
+      }
+      // What else a cost depends on: the group, or the other end of a message without one.
+      std::uint64_t key = 0;
+      if (group != kNone) {
+        key = std::uint64_t{group} + 1;
+      } else if (task.kind == TaskKind::kSend) {
+        key = kFirstPeerKey + receiver_[meeting];
+      } else if (task.kind == TaskKind::kRecv) {
+        key = kFirstPeerKey + sender_[meeting];
+      }
+      LocalCost& first = local_costs_[task.shape];
+      if (first.cost != kNone && first.key == key) {
+        out_.cost_of_task[id] = first.cost;
+        continue;
+      }
+      std::uint32_t cost = kNone;
+      const std::pair<std::uint64_t, ShapeId> full_key(key, task.shape);
+      const auto at = more_costs_.find(full_key);
+      if (at != more_costs_.end()) {
+        cost = at->second;
+      } else {
+        if (Status status = AddTransfer(task, group, &cost); !status.ok()) return status.error();
+        more_costs_.emplace(full_key, cost);
+      }
+      first = {.key = key, .cost = cost};
+      out_.cost_of_task[id] = cost;
+    }
+    return Finish();
+  }
+
+ private:
+  static constexpr std::uint64_t kFirstPeerKey = std::uint64_t{1} << 33;  // Above all groups.
+
+  struct LocalCost {
+    std::uint64_t key = 0;
+    std::uint32_t cost = kNone;
+  };
+  struct KeyHash {
+    std::size_t operator()(const std::pair<std::uint64_t, ShapeId>& key) const {
+      return static_cast<std::size_t>((key.first * 0x9e3779b97f4a7c15u) ^
+                                      (key.second * 0xbf58476d1ce4e5b9u));
+    }
+  };
+
+  // Represented ranks of each message's two tasks.
+  Status FindMessageEnds() {
+    sender_.assign(graph_.rendezvous.size(), kNone);
+    receiver_.assign(graph_.rendezvous.size(), kNone);
+    for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
+      const Task& task = graph_.tasks[id];
+      if (task.kind != TaskKind::kSend && task.kind != TaskKind::kRecv) continue;
+      if (task.rendezvous >= graph_.rendezvous.size()) {
+        return Error{.message = StrCat(graph_.TaskName(id), " has rendezvous ", task.rendezvous,
+                                       " of ", graph_.rendezvous.size())};
+      }
+      (task.kind == TaskKind::kSend ? sender_ : receiver_)[task.rendezvous] = task.rank;
+    }
+    return Unit{};
+  }
+
+  Status AddCompute(ShapeId shape_id, std::uint32_t* cost_id) {
+    const OpShape& shape = graph_.shapes[shape_id];
+    const OperatorTime roofline = roofline_.Of(shape);
+    TaskCost cost;
+    double seconds = roofline.seconds;
+    if (operators_ != nullptr) {
+      const MeasuredOperators::Estimate estimate = operators_->Of(shape);
+      seconds = estimate.seconds;
+      cost.extrapolated = estimate.extrapolated;
+    }
+    cost.interference_sensitivity = static_cast<float>(roofline.sensitivity);
+    // A lane cannot start kernels faster than the dispatcher launches them.
+    seconds = std::max(seconds * slowest_, dispatch_s_);
+    if (Status status = SetFixed(seconds, shape, &cost); !status.ok()) return status;
+    *cost_id = Append(cost, shape);
+    return Unit{};
+  }
+
+  Status AddTransfer(const Task& task, GroupId group, std::uint32_t* cost_id) {
+    const OpShape& shape = graph_.shapes[task.shape];
+    TaskCost cost;
+    cost.flow_begin = static_cast<std::uint32_t>(out_.flows.size());
+    Status status = Unit{};
+    switch (task.kind) {
+      case TaskKind::kH2D:
+      case TaskKind::kD2H:
+        status = AddCopy(task, shape, &cost);
+        break;
+      case TaskKind::kSend:
+      case TaskKind::kRecv:
+        status = AddMessage(task, group, shape, &cost);
+        break;
+      case TaskKind::kCollective:
+        status = AddCollective(task, group, shape, &cost);
+        break;
+      case TaskKind::kHost:
+        status = AddHost(task, shape);
+        break;
+      case TaskKind::kCompute:
+        break;
+    }
+    if (!status.ok()) return status;
+    cost.flow_count = static_cast<std::uint32_t>(out_.flows.size()) - cost.flow_begin;
+    *cost_id = Append(cost, shape);
+    return Unit{};
+  }
+
+  Status AddCopy(const Task& task, const OpShape& shape, TaskCost* cost) {
+    const bool h2d = task.kind == TaskKind::kH2D;
+    const auto bytes = static_cast<double>(shape.dims[0]);
+    MovementCost movement = CopyCost(cluster_, bytes, h2d);
+    if (movement.peer_bytes_per_s <= 0) {
+      return Missing(shape, h2d ? "node.pcie.h2d_bytes_per_s" : "node.pcie.d2h_bytes_per_s");
+    }
+    if (movements_ != nullptr) cost->extrapolated = movements_->Copy(bytes, h2d, &movement);
+    if (Status status = SetFixed(movement.fixed_s, shape, cost); !status.ok()) return status;
+    return AddFlow(movement.peer_bytes, movement.peer_bytes_per_s, shape,
+                   [&] { links_.AddCopy(task.rank, h2d, &out_.hops); });
+  }
+
+  Status AddMessage(const Task& task, GroupId group, const OpShape& shape, TaskCost* cost) {
+    const RankId sender = sender_[task.rendezvous], receiver = receiver_[task.rendezvous];
+    if (sender == kNone || receiver == kNone) {
+      return Error{.message = StrCat("rendezvous ", task.rendezvous, " has a ",
+                                     sender == kNone ? "recv" : "send", " on rank ",
+                                     graph_.ranks[task.rank].global_rank, " and no ",
+                                     sender == kNone ? "send" : "recv")};
+    }
+    const LinkMap::Ends ends =
+        links_.EndsOf(group == kNone ? nullptr : &graph_.groups[group], sender, receiver);
+    const bool same_node = links_.SameNode(ends);
+    const auto bytes = static_cast<double>(shape.dims[0]);
+    MovementCost movement = SendCost(cluster_, bytes, same_node);
+    if (Status status = CheckRates(movement, shape); !status.ok()) return status;
+    if (movements_ != nullptr) {
+      cost->extrapolated = movements_->Send(bytes, same_node, &movement);
+    }
+    if (Status status = SetFixed(movement.fixed_s, shape, cost); !status.ok()) return status;
+    const double moved = same_node ? movement.peer_bytes : movement.nic_bytes;
+    const double rate = same_node ? movement.peer_bytes_per_s : movement.nic_bytes_per_s;
+    return AddFlow(moved, rate, shape, [&] { links_.AddMessage(ends, kHalf, &out_.hops); });
+  }
+
+  Status AddCollective(const Task& task, GroupId group_id, const OpShape& shape, TaskCost* cost) {
+    if (group_id == kNone) {
+      return Error{.message =
+                       StrCat(Name(shape.op), " of rank ", graph_.ranks[task.rank].global_rank,
+                              " (lane ", Name(task.lane), ") has no group")};
+    }
+    if (const std::uint32_t member = links_.UnknownMember(group_id); member != kNone) {
+      return Error{.message = StrCat("group ", group_id, " has member ", member,
+                                     ", which is no rank of the graph")};
+    }
+    const GroupShape layout = links_.ShapeOf(group_id, task.rank);
+    const auto bytes = static_cast<double>(shape.dims[0]);
+    MovementCost movement = CollectiveCost(cluster_, shape.op, bytes, layout);
+    if (Status status = CheckRates(movement, shape); !status.ok()) return status;
+    if (movements_ != nullptr && layout.members > 1) {
+      cost->extrapolated = movements_->Collective(shape.op, bytes, layout, &movement);
+    }
+    if (Status status = SetFixed(movement.fixed_s, shape, cost); !status.ok()) return status;
+    if (Status status = AddFlow(movement.peer_bytes, movement.peer_bytes_per_s, shape,
+                                [&] { links_.AddPeerRing(group_id, task.rank, &out_.hops); });
+        !status.ok()) {
+      return status;
+    }
+    // Of a shift one member a node crosses, wherever the group lies in it: each counts its part.
+    const double share =
+        shape.op == OpCode::kRingShift ? 1 / static_cast<double>(layout.own_node_members) : 1;
+    return AddFlow(movement.nic_bytes, movement.nic_bytes_per_s, shape,
+                   [&] { links_.AddNicRing(task.rank, share, &out_.hops); });
+  }
+
+  Status AddHost(const Task& task, const OpShape& shape) {
+    if (shape.op == OpCode::kAdam) {
+      const double rate = links_.host_adam_params_per_s() * links_.host_adam_bytes_per_param();
+      if (!(rate > 0)) return Missing(shape, "node.host.adam_params_per_s or dram_bytes_per_s");
+      return AddFlow(static_cast<double>(shape.dims[0]) * links_.host_adam_bytes_per_param(), rate,
+                     shape, [&] { links_.AddHostAdam(task.rank, &out_.hops); });
+    }
+    const double rate = cluster_.node().host().dram_bytes_per_s();
+    if (!(rate > 0)) return Missing(shape, "node.host.dram_bytes_per_s");
+    return AddFlow(MemoryBytes(shape), rate, shape,
+                   [&] { links_.AddHostMemory(task.rank, &out_.hops); });
+  }
+
+  static Error Missing(const OpShape& shape, const std::string& field) {
+    return Error{.message =
+                     StrCat("cluster field ", field, " is missing: ", Name(shape.op), " needs it")};
+  }
+
+  Status CheckRates(const MovementCost& movement, const OpShape& shape) const {
+    if (movement.peer_bytes > 0 && !(movement.peer_bytes_per_s > 0)) {
+      return Missing(shape, "node.nvlink.bytes_per_s (or node.pcie's)");
+    }
+    if (movement.nic_bytes > 0 && !(movement.nic_bytes_per_s > 0)) {
+      return Missing(shape, "node.nic.bytes_per_s (or count)");
+    }
+    return Unit{};
+  }
+
+  Status SetFixed(double seconds, const OpShape& shape, TaskCost* cost) const {
+    if (!(seconds >= 0 && seconds < kLongestSeconds)) {
+      const std::string missing = roofline_.MissingField(shape);
+      if (!missing.empty()) return Missing(shape, missing);
+      return Error{.message =
+                       StrCat("the cost of ", Name(shape.op), " with dims ", shape.dims[0], " ",
+                              shape.dims[1], " ", shape.dims[2], " ", shape.dims[3], " ",
+                              shape.dims[4], " ", shape.dims[5], " is ", seconds, " s")};
+    }
+    cost->fixed_ps = static_cast<Picoseconds>(std::llround(seconds * kPicosecondsPerSecond));
+    return Unit{};
+  }
+
+  template <typename AddRoute>
+  Status AddFlow(double bytes, double bytes_per_s, const OpShape& shape,
+                 const AddRoute& add_route) {
+    if (!(bytes > 0)) return Unit{};
+    if (!(bytes / bytes_per_s < kLongestSeconds)) {
+      return Error{.message = StrCat(Name(shape.op), " of ", bytes, " bytes at ", bytes_per_s,
+                                     " bytes/s takes too long")};
+    }
+    Flow flow;
+    flow.bytes = std::llround(bytes);
+    flow.max_bytes_per_s = bytes_per_s;
+    flow.hop_begin = static_cast<std::uint32_t>(out_.hops.size());
+    add_route();
+    flow.hop_count = static_cast<std::uint32_t>(out_.hops.size()) - flow.hop_begin;
+    // A link can carry what was measured on it, whatever the cluster's constant says.
+    if (movements_ != nullptr) {
+      for (std::uint32_t i = 0; i < flow.hop_count; ++i) {
+        const RouteHop& hop = out_.hops[flow.hop_begin + i];
+        Link& link = links_.link(hop.link);
+        link.bytes_per_s =
+            std::max(link.bytes_per_s, bytes_per_s * std::min(1.0, hop.multiplicity));
+      }
+    }
+    out_.flows.push_back(flow);
+    return Unit{};
+  }
+
+  std::uint32_t Append(const TaskCost& cost, const OpShape& shape) {
+    if (cost.extrapolated) extrapolated_.insert(shape.op);
+    out_.costs.push_back(cost);
+    return static_cast<std::uint32_t>(out_.costs.size() - 1);
+  }
+
+  Result<GraphCosts> Finish() {
+    out_.links = links_.TakeLinks();
+    if (!extrapolated_.empty()) {
+      std::string names;
+      for (const OpCode op : extrapolated_) names += StrCat(names.empty() ? "" : ", ", Name(op));
+      out_.warnings.push_back(StrCat("extrapolated beyond what the profile has measured: ", names));
+    }
+    return std::move(out_);
+  }
+
+  const TaskGraph& graph_;
+  const Cluster cluster_;
+  const OperatorRoofline roofline_;
+  LinkMap links_;
+  std::unique_ptr<MeasuredOperators> operators_;
+  std::unique_ptr<MeasuredMovements> movements_;
+  double slowest_ = 1;  // All ranks compute as slowly as the plan's slowest GPU.
+  double dispatch_s_ = 0;
+  std::vector<RankId> sender_, receiver_;     // By rendezvous.
+  std::vector<std::uint32_t> compute_costs_;  // By shape: the same on every rank.
+  std::vector<LocalCost> local_costs_;        // Of this rank by shape: the last used.
+  std::unordered_map<std::pair<std::uint64_t, ShapeId>, std::uint32_t, KeyHash> more_costs_;
+  std::set<OpCode> extrapolated_;
+  GraphCosts out_;
+};
+
+}  // namespace
+
+Result<GraphCosts> ComputeCosts(const TaskGraph& graph, const Model& model, const Cluster& cluster,
+                                const Profile* profile) {
+  return CostBuilder(graph, model, cluster, profile).Run();
+}
+
+}  // namespace twinstep

@@ -1,0 +1,261 @@
+// Closed forms of collectives, and the record of how near one set of constants comes to measured
+// ones (measured.md M6a, M6b, M9).
+#include "sim/cost/collective_cost.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+
+#include "tests/cost/test_clusters.h"
+
+namespace twinstep {
+namespace {
+
+constexpr double kMiB = 1 << 20;
+
+GroupShape InNode(std::int64_t members) { return {members, 1, members, members}; }
+GroupShape OverNodes(std::int64_t nodes, std::int64_t a_node) {
+  return {nodes * a_node, nodes, a_node, a_node};
+}
+
+double Seconds(const Cluster& cluster, OpCode op, double bytes, const GroupShape& shape) {
+  return CollectiveCost(cluster, op, bytes, shape).Seconds();
+}
+
+TEST(CollectiveTest, RingClosedForms) {
+  const Cluster plain = PlainCluster();  // NVLink 100 GB/s, NIC 5 GB/s a GPU.
+  EXPECT_DOUBLE_EQ(Seconds(plain, OpCode::kAllGather, 4e9, InNode(4)), 0.75 * 4e9 / 100e9);
+  EXPECT_DOUBLE_EQ(Seconds(plain, OpCode::kReduceScatter, 4e9, InNode(4)), 0.75 * 4e9 / 100e9);
+  EXPECT_DOUBLE_EQ(Seconds(plain, OpCode::kAllReduce, 4e9, InNode(4)), 1.5 * 4e9 / 100e9);
+  EXPECT_DOUBLE_EQ(Seconds(plain, OpCode::kRingShift, 4e9, InNode(4)), 4e9 / 100e9);
+  EXPECT_DOUBLE_EQ(SendCost(plain, 4e9, true).Seconds(), 4e9 / 100e9);
+  EXPECT_DOUBLE_EQ(SendCost(plain, 4e9, false).Seconds(), 4e9 / 5e9);
+  EXPECT_EQ(Seconds(plain, OpCode::kAllReduce, 4e9, InNode(1)), 0);
+}
+
+TEST(CollectiveTest, OverNodesEachMemberCarriesItsPartOverItsNic) {
+  const Cluster plain = PlainCluster();
+  // 2 nodes of 4: wire bytes 7/8 S, a quarter of them over the NIC.
+  const MovementCost gather = CollectiveCost(plain, OpCode::kAllGather, 8e9, OverNodes(2, 4));
+  EXPECT_DOUBLE_EQ(gather.nic_bytes, 7e9 / 4);
+  EXPECT_DOUBLE_EQ(gather.peer_bytes, 7e9 * 3 / 4);
+  EXPECT_DOUBLE_EQ(gather.Seconds(), 7e9 / 4 / 5e9);
+  // One a node: no NVLink at all.
+  const MovementCost alone = CollectiveCost(plain, OpCode::kAllReduce, 8e9, OverNodes(4, 1));
+  EXPECT_DOUBLE_EQ(alone.nic_bytes, 1.5 * 8e9);
+  EXPECT_EQ(alone.peer_bytes, 0);
+  // Together the members of a node carry what crosses it: the wire bytes of one ring.
+  EXPECT_DOUBLE_EQ(4 * gather.nic_bytes, 7e9);
+}
+
+TEST(CollectiveTest, LatencyGrowsWithSteps) {
+  Cluster cluster = PlainCluster();
+  cluster.mutable_node()->mutable_nvlink()->set_latency_s(10e-6);
+  cluster.mutable_node()->mutable_nvlink()->set_step_latency_s(1e-6);
+  cluster.mutable_node()->mutable_nic()->set_latency_s(30e-6);
+  cluster.mutable_node()->mutable_nic()->set_step_latency_s(5e-6);
+  const auto fixed = [&](OpCode op, const GroupShape& shape) {
+    return CollectiveCost(cluster, op, 0, shape).fixed_s;
+  };
+  EXPECT_DOUBLE_EQ(fixed(OpCode::kAllGather, InNode(4)), 13e-6);
+  EXPECT_DOUBLE_EQ(fixed(OpCode::kAllReduce, InNode(4)), 16e-6);
+  EXPECT_DOUBLE_EQ(fixed(OpCode::kRingShift, InNode(4)), 11e-6);
+  EXPECT_DOUBLE_EQ(SendCost(cluster, 0, true).fixed_s, 11e-6);
+  EXPECT_DOUBLE_EQ(SendCost(cluster, 0, false).fixed_s, 35e-6);
+  // All-gather over 8 nodes of 4: 7 of its 31 steps go between nodes.
+  EXPECT_DOUBLE_EQ(fixed(OpCode::kAllGather, OverNodes(8, 4)), 30e-6 + 24e-6 + 35e-6);
+  // All-reduce: a tree up and down, log2(8) levels and the chain of a node.
+  EXPECT_DOUBLE_EQ(fixed(OpCode::kAllReduce, OverNodes(8, 4)), 30e-6 + 6e-6 + 30e-6);
+  EXPECT_DOUBLE_EQ(fixed(OpCode::kAllReduce, OverNodes(2, 1)), 30e-6 + 10e-6);
+}
+
+TEST(CollectiveTest, HalfBytesIsTheSizeOfHalfTheBandwidth) {
+  Cluster cluster = PlainCluster();
+  cluster.mutable_node()->mutable_nvlink()->set_half_bytes(1e6);
+  EXPECT_DOUBLE_EQ(SendCost(cluster, 1e6, true).Seconds(), 2 * 1e6 / 100e9);
+  EXPECT_DOUBLE_EQ(SendCost(cluster, 9e6, true).Seconds(), 10e6 / 100e9);
+}
+
+TEST(CollectiveTest, KernelPassesLimitSmallGroups) {
+  Cluster cluster = PlainCluster();
+  cluster.mutable_node()->mutable_nvlink()->set_collective_pass_bytes_per_s(120e9);
+  // Two members: 2 passes for one transfer (60 GB/s), 3 for two (80 GB/s). Eight: the link's 100.
+  EXPECT_DOUBLE_EQ(CollectiveCost(cluster, OpCode::kAllGather, 1e9, InNode(2)).peer_bytes_per_s,
+                   60e9);
+  EXPECT_DOUBLE_EQ(CollectiveCost(cluster, OpCode::kAllReduce, 1e9, InNode(2)).peer_bytes_per_s,
+                   80e9);
+  EXPECT_DOUBLE_EQ(CollectiveCost(cluster, OpCode::kAllReduce, 1e9, InNode(8)).peer_bytes_per_s,
+                   100e9);
+}
+
+TEST(CollectiveTest, SwitchReducesWhereItIsFaster) {
+  Cluster cluster = PlainCluster();
+  NvLink& link = *cluster.mutable_node()->mutable_nvlink();
+  link.set_nvls_efficiency(0.9);
+  link.set_nvls_latency_s(1e-3);
+  // S (1 + 1/8) at 90 GB/s against 1.75 S at 100 GB/s.
+  const MovementCost large = CollectiveCost(cluster, OpCode::kAllReduce, 8e9, InNode(8));
+  EXPECT_DOUBLE_EQ(large.peer_bytes, 9e9);
+  EXPECT_DOUBLE_EQ(large.peer_bytes_per_s, 90e9);
+  EXPECT_DOUBLE_EQ(large.fixed_s, 1e-3);
+  EXPECT_EQ(CollectiveCost(cluster, OpCode::kAllReduce, 1e6, InNode(8)).fixed_s, 0);  // Ring.
+  EXPECT_DOUBLE_EQ(CollectiveCost(cluster, OpCode::kAllReduce, 8e9, InNode(2)).peer_bytes, 8e9);
+  EXPECT_DOUBLE_EQ(CollectiveCost(cluster, OpCode::kAllGather, 8e9, InNode(8)).peer_bytes, 7e9);
+}
+
+TEST(CollectiveTest, WithoutNvlinkPeersUsePcie) {
+  Cluster cluster = PlainCluster();
+  cluster.mutable_node()->mutable_nvlink()->set_bytes_per_s(0);
+  cluster.mutable_node()->mutable_nvlink()->set_collective_efficiency(0.5);
+  EXPECT_DOUBLE_EQ(Seconds(cluster, OpCode::kAllGather, 4e9, InNode(4)), 3e9 / (0.5 * 10e9));
+  EXPECT_DOUBLE_EQ(SendCost(cluster, 4e9, true).Seconds(), 4e9 / 10e9);
+}
+
+TEST(CollectiveTest, CopiesAreLatencyAndBytesOverBandwidth) {
+  Cluster cluster = PlainCluster();
+  cluster.mutable_node()->mutable_pcie()->set_latency_s(5e-6);
+  EXPECT_DOUBLE_EQ(CopyCost(cluster, 2e9, true).Seconds(), 5e-6 + 2e9 / 20e9);
+  EXPECT_DOUBLE_EQ(CopyCost(cluster, 2e9, false).Seconds(), 5e-6 + 2e9 / 10e9);
+}
+
+RC_GTEST_PROP(CollectiveProperty, EveryRingIsLatencyAndBytesOverBandwidth, ()) {
+  // A straight line in bytes: B takes latency + B / bandwidth, on every cluster and layout.
+  const Cluster cluster = *rc::gen::elementOf(
+      std::vector<Cluster>{A100Node(), H800Cluster(), Rtx3090Node(), PlainCluster()});
+  Cluster ring_only = cluster;
+  ring_only.mutable_node()->mutable_nvlink()->set_nvls_efficiency(0);
+  const bool has_nic = cluster.node().nic().count() > 0;
+  const GroupShape shape =
+      OverNodes(has_nic ? *rc::gen::inRange(1, 9) : 1, *rc::gen::inRange(2, 9));
+  const OpCode op = *rc::gen::element(OpCode::kAllReduce, OpCode::kAllGather,
+                                      OpCode::kReduceScatter, OpCode::kRingShift);
+  const double bytes = *rc::gen::inRange(1, 1 << 30);
+  const double zero = Seconds(ring_only, op, 0, shape);
+  const double one = Seconds(ring_only, op, bytes, shape);
+  const double two = Seconds(ring_only, op, 2 * bytes, shape);
+  RC_ASSERT(std::abs(two - one - (one - zero)) <= 1e-12 * two);
+  RC_ASSERT(zero > 0 || cluster.name() == "plain");
+  // The switch only ever helps.
+  RC_ASSERT(Seconds(cluster, op, bytes, shape) <= one);
+}
+
+RC_GTEST_PROP(CollectiveProperty, AllReduceIsReduceScatterAndAllGatherInBytes, ()) {
+  const Cluster plain = PlainCluster();
+  const GroupShape shape = OverNodes(*rc::gen::inRange(1, 9), *rc::gen::inRange(1, 9));
+  const double bytes = *rc::gen::inRange(1, 1 << 30);
+  const MovementCost reduce = CollectiveCost(plain, OpCode::kAllReduce, bytes, shape);
+  const MovementCost gather = CollectiveCost(plain, OpCode::kAllGather, bytes, shape);
+  const MovementCost scatter = CollectiveCost(plain, OpCode::kReduceScatter, bytes, shape);
+  const auto near = [](double a, double b) { return std::abs(a - b) <= 1e-9 * std::abs(b); };
+  RC_ASSERT(near(reduce.peer_bytes, gather.peer_bytes + scatter.peer_bytes));
+  RC_ASSERT(near(reduce.nic_bytes, gather.nic_bytes + scatter.nic_bytes));
+}
+
+// --- Calibration record.
+
+TEST(CalibrationTest, NcclOnDgxA100) {  // M6a: all-reduce, microseconds.
+  const Cluster cluster = A100Node();
+  const struct {
+    double mib, x2, x4, x8;
+  } rows[] = {{1, 44.2, 51.4, 92.8},         {4, 61.2, 77.3, 95.8},
+              {8, 86.9, 116.8, 134.3},       {16, 131.9, 179.6, 232.4},
+              {32, 230.0, 284.2, 358.1},     {64, 404.7, 543.8, 579.9},
+              {128, 763.6, 998.6, 1162.0},   {256, 1455.8, 1929.0, 2162.3},
+              {512, 2838.4, 3720.0, 4191.5}, {1024, 5442.8, 7259.4, 8193.0}};
+  for (const auto& row : rows) {
+    const auto check = [&](std::int64_t gpus, double measured_us) {
+      const double us = Seconds(cluster, OpCode::kAllReduce, row.mib * kMiB, InNode(gpus)) * 1e6;
+      EXPECT_NEAR(us / measured_us, 1, 0.15)
+          << row.mib << " MiB on " << gpus << ": " << us << " us, measured " << measured_us;
+    };
+    check(2, row.x2);
+    check(4, row.x4);
+    check(8, row.x8);
+  }
+}
+
+TEST(CalibrationTest, NcclOnTwoH200) {  // M9, milliseconds.
+  const Cluster cluster = H200Node();
+  const double mib[] = {1, 16, 256, 1024};
+  const struct {
+    OpCode op;
+    double ms[4];
+  } rows[] = {{OpCode::kAllReduce, {0.024, 0.0753, 0.891, 3.219}},
+              {OpCode::kAllGather, {0.0231, 0.0546, 0.553, 1.979}},
+              {OpCode::kReduceScatter, {0.0218, 0.0507, 0.589, 1.986}},
+              {OpCode::kSend, {0.0222, 0.058, 0.748, 2.903}}};
+  for (const auto& row : rows) {
+    for (int i = 0; i < 4; ++i) {
+      const double bytes = mib[i] * kMiB;
+      const double ms =
+          1e3 * (row.op == OpCode::kSend ? SendCost(cluster, bytes, true).Seconds()
+                                         : Seconds(cluster, row.op, bytes, InNode(2)));
+      EXPECT_NEAR(ms / row.ms[i], 1, 0.15)
+          << Name(row.op) << " " << mib[i] << " MiB: " << ms << " ms, measured " << row.ms[i];
+    }
+  }
+}
+
+TEST(CalibrationTest, RingOnEightH200) {  // M6b: all-reduce up to 1 MiB runs the ring.
+  const Cluster cluster = H200Node();
+  const struct {
+    double bytes, bus_gb_per_s;
+  } rows[] = {{32768, 1.44}, {262144, 11.74}, {kMiB, 39.93}};
+  for (const auto& row : rows) {
+    const double seconds = Seconds(cluster, OpCode::kAllReduce, row.bytes, InNode(8));
+    EXPECT_NEAR(1.75 * row.bytes / seconds / 1e9 / row.bus_gb_per_s, 1, 0.15) << row.bytes;
+  }
+  // 16 GiB: all-gather 361.4, reduce-scatter 362.9, all-reduce with the switch off 365.6 GB/s.
+  const double large = 16384 * kMiB;
+  const auto bus = [&](const Cluster& on, OpCode op, double factor) {
+    return factor * large / Seconds(on, op, large, InNode(8)) / 1e9;
+  };
+  EXPECT_NEAR(bus(cluster, OpCode::kAllGather, 0.875) / 361.4, 1, 0.05);
+  EXPECT_NEAR(bus(cluster, OpCode::kReduceScatter, 0.875) / 362.9, 1, 0.05);
+  Cluster ring_only = cluster;
+  ring_only.mutable_node()->mutable_nvlink()->set_nvls_efficiency(0);
+  EXPECT_NEAR(bus(ring_only, OpCode::kAllReduce, 1.75) / 365.6, 1, 0.05);
+}
+
+TEST(CalibrationTest, SwitchReductionOnH200) {  // M6b: NVLS.
+  const Cluster cluster = H200Node();
+  const struct {
+    double mib, bus_gb_per_s;
+  } sizes[] = {{4, 107.16},    {16, 219.89},   {64, 346.51},   {256, 436.15},
+               {1024, 463.58}, {4096, 473.10}, {16384, 482.26}};
+  for (const auto& row : sizes) {
+    const double bytes = row.mib * kMiB;
+    const double seconds = Seconds(cluster, OpCode::kAllReduce, bytes, InNode(8));
+    EXPECT_NEAR(1.75 * bytes / seconds / 1e9 / row.bus_gb_per_s, 1, 0.15) << row.mib;
+  }
+  // 8 GiB on 4 .. 8 GPUs.
+  const double by_gpus[] = {363.3, 414.2, 435.6, 460.0, 473.1};
+  for (int gpus = 4; gpus <= 8; ++gpus) {
+    const double seconds = Seconds(cluster, OpCode::kAllReduce, 8192 * kMiB, InNode(gpus));
+    const double bus = 2.0 * (gpus - 1) / gpus * 8192 * kMiB / seconds / 1e9;
+    EXPECT_NEAR(bus / by_gpus[gpus - 4], 1, 0.05) << gpus;
+  }
+}
+
+TEST(CalibrationTest, FourNodesOfB200) {  // M6b: 4 GiB all-reduce in 22.05 ms, 8 x 50 GB/s a node.
+  Cluster cluster = H200Node();
+  cluster.mutable_node()->mutable_nvlink()->set_bytes_per_s(900e9);
+  cluster.mutable_node()->mutable_nvlink()->set_collective_efficiency(0.76);
+  Nic& nic = *cluster.mutable_node()->mutable_nic();
+  nic.set_count(8);
+  nic.set_bytes_per_s(50e9);
+  nic.set_collective_efficiency(0.95);
+  const double seconds = Seconds(cluster, OpCode::kAllReduce, 4096 * kMiB, OverNodes(4, 8));
+  EXPECT_NEAR(seconds / 22.05e-3, 1, 0.05);
+}
+
+TEST(CalibrationTest, PcieOnH200) {  // M9: 1 MiB in 22 us, 55 GB/s large.
+  const Cluster cluster = H200Node();
+  EXPECT_NEAR(CopyCost(cluster, kMiB, true).Seconds() / 22e-6, 1, 0.05);
+  EXPECT_NEAR(CopyCost(cluster, 4096, false).Seconds() / 3.5e-6, 1, 0.15);
+  EXPECT_NEAR(1024 * kMiB / CopyCost(cluster, 1024 * kMiB, true).Seconds() / 55.1e9, 1, 0.01);
+}
+
+}  // namespace
+}  // namespace twinstep
