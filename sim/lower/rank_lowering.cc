@@ -439,8 +439,10 @@ class RankLowering {
                                      Pool::kPinnedHost);
     const Operand source = SlotHead(block->slot);
     const Operand target{.buffer = block->host};
+    // Both directions go in step: the host buffer of the block that was reloaded last is free for
+    // this one, which makes v p + p - 2 buffers enough.
     Move(OpCode::kCopyD2H, TaskKind::kD2H, Lane::kD2H, Phase::kForward, offload_.host_bytes,
-         {&source, 1}, {&target, 1}, {});
+         {&source, 1}, {&target, 1}, {&last_reload_, 1});
   }
   Operand SlotHead(BufferId slot) {
     return offload_.tail_bytes == 0 ? Operand{.buffer = slot}
@@ -478,8 +480,8 @@ class RankLowering {
     const Operand target = SlotHead(block.slot);
     std::vector<TaskId> after;
     if (unit_ >= 1) after.push_back(unit_end_[unit_ - 1]);
-    Move(OpCode::kCopyH2D, TaskKind::kH2D, Lane::kH2D, Phase::kBackward, offload_.host_bytes,
-         {&source, 1}, {&target, 1}, after);
+    last_reload_ = Move(OpCode::kCopyH2D, TaskKind::kH2D, Lane::kH2D, Phase::kBackward,
+                        offload_.host_bytes, {&source, 1}, {&target, 1}, after);
     block.host = kNone;
     tags_ = tags;
   }
@@ -530,6 +532,7 @@ class RankLowering {
   std::size_t unit_ = 0;
   std::vector<TaskId> unit_end_;  // Last computation of each unit.
   TaskId last_compute_ = kNone;
+  TaskId last_reload_ = kNone;
   std::vector<TaskId> after_;  // Waited for by the next task of a template.
   TaskTags tags_;
   std::vector<Operand> env_, scratch_;
