@@ -25,6 +25,7 @@ enum class Pool : std::uint8_t { kGpu, kPinnedHost, kHost };
 inline constexpr int kPoolCount = 3;
 
 enum class Dtype : std::uint8_t { kBf16, kFp16, kFp32, kFp64, kInt32, kUint8 };
+inline constexpr int kDtypeCount = 6;
 
 // What a buffer is for; memory reports group by it.
 enum class Role : std::uint8_t {

@@ -11,10 +11,6 @@ namespace {
 
 using MaybeViolation = std::optional<Violation>;
 
-constexpr int kDtypeCount = static_cast<int>(Dtype::kUint8) + 1;
-constexpr int kShardAxisCount = static_cast<int>(ShardAxis::kColumns) + 1;
-constexpr int kStateKindCount = static_cast<int>(StateKind::kData) + 1;
-
 // Whether an enumerator, perhaps read from a file, is one of the first `count`.
 template <typename E>
 bool Known(E value, int count) {

@@ -127,8 +127,10 @@ enum class ShardAxis : std::uint8_t {
              // gated up: gate and up halves each split).
   kColumns,  // Input columns split over tensor parallel.
 };
+inline constexpr int kShardAxisCount = static_cast<int>(ShardAxis::kColumns) + 1;
 
 enum class StateKind : std::uint8_t { kParameter, kGradient, kMaster, kMoment1, kMoment2, kData };
+inline constexpr int kStateKindCount = static_cast<int>(StateKind::kData) + 1;
 
 // One logical tensor's place in a persistent buffer. Chunks hold several tensors one after the
 // other; with ZeRO this rank holds the shard_index-th of shard_count equal parts of the chunk.

@@ -44,8 +44,8 @@ class GraphBuilder {
     RankId rank = 0;
     TaskKind kind = TaskKind::kCompute;
     Lane lane = Lane::kCompute;
-    OpShape shape;
-    std::vector<Operand> reads, writes;
+    OpShape shape{};
+    std::vector<Operand> reads{}, writes{};
     RendezvousId rendezvous = kNone;
     Phase phase = Phase::kForward;
     std::uint16_t micro_batch = kNoTag, stage = kNoTag, block = kNoTag, chunk = kNoTag;
