@@ -104,7 +104,7 @@ TEST_P(EngineTest, LanesRunSideBySideAndEachIsFifo) {
 }
 
 TEST_P(EngineTest, BytesTakeLatencyPlusBytesOverBandwidthOnEveryRouteKind) {
-  for (int kind = 0; kind <= static_cast<int>(LinkKind::kHostCompute); ++kind) {
+  for (int kind = 0; kind < kLinkKindCount; ++kind) {
     GraphBuilder builder(1);
     AddTask(builder, 0, TaskKind::kH2D, Lane::kH2D);
     const TaskGraph graph = builder.Build();
@@ -302,7 +302,7 @@ struct Interfering {
               std::int64_t collective_bytes, float sensitivity)
       : graph(MakeGraph()), costs(graph) {
     const std::uint32_t pcie = costs.AddLink(LinkKind::kPcieD2H, 10e9);
-    const std::uint32_t nvlink = costs.AddLink(LinkKind::kNvlink, 100e9);
+    const std::uint32_t nvlink = costs.AddLink(LinkKind::kNvlinkOut, 100e9);
     costs.Set(0, 10'000'000'000, {}, sensitivity);
     costs.Set(1, copy_latency, {{.bytes = copy_bytes, .hops = {{pcie, 1}}}});
     costs.Set(2, collective_latency, {{.bytes = collective_bytes, .hops = {{nvlink, 1}}}});

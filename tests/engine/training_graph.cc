@@ -163,7 +163,7 @@ class Maker {
     for (std::uint32_t i = 0; i < ranks_; ++i) {
       pcie_out.push_back(costs.AddLink(LinkKind::kPcieD2H, 50e9));
       pcie_in.push_back(costs.AddLink(LinkKind::kPcieH2D, 50e9));
-      nvlink.push_back(costs.AddLink(LinkKind::kNvlink, 400e9));
+      nvlink.push_back(costs.AddLink(LinkKind::kNvlinkOut, 400e9));
       nic.push_back(costs.AddLink(LinkKind::kNicOut, 50e9));
     }
     const std::uint32_t forward = costs.AddCost(o_.forward_ps);
