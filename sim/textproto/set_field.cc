@@ -173,7 +173,12 @@ Status SetField(Message* message, std::string_view path, std::string_view value)
 }
 
 bool HasSettableField(const Descriptor& type, std::string_view path) {
-  return Resolve(type, path).ok();
+  const std::size_t dot = path.find('.');
+  const FieldDescriptor* field = type.FindFieldByName(std::string(path.substr(0, dot)));
+  if (field == nullptr || field->is_repeated()) return false;
+  const bool is_message = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+  if (dot == std::string_view::npos) return !is_message;
+  return is_message && HasSettableField(*field->message_type(), path.substr(dot + 1));
 }
 
 Status SetFieldOfOne(const std::vector<NamedMessage>& messages, std::string_view path,
