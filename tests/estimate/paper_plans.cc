@@ -1,4 +1,4 @@
-#include "tests/sim/estimate/paper_plans.h"
+#include "tests/estimate/paper_plans.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include "sim/estimate/model_size.h"
 #include "sim/estimate/zero_volumes.h"
-#include "tests/sim/estimate/paper_plans.h"
+#include "tests/estimate/paper_plans.h"
 
 namespace twinstep {
 namespace {

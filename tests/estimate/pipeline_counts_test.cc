@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/sim/estimate/paper_plans.h"
+#include "tests/estimate/paper_plans.h"
 
 namespace twinstep {
 namespace {

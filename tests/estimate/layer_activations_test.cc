@@ -5,7 +5,7 @@
 
 #include "sim/estimate/kuaishou_memory.h"
 #include "sim/estimate/model_size.h"
-#include "tests/sim/estimate/paper_plans.h"
+#include "tests/estimate/paper_plans.h"
 
 namespace twinstep {
 namespace {

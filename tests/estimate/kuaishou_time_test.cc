@@ -8,7 +8,7 @@
 
 #include "sim/estimate/kuaishou_memory.h"
 #include "sim/estimate/pipeline_counts.h"
-#include "tests/sim/estimate/paper_plans.h"
+#include "tests/estimate/paper_plans.h"
 
 namespace twinstep {
 namespace {

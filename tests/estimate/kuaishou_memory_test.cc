@@ -7,7 +7,7 @@
 #include "sim/estimate/layer_activations.h"
 #include "sim/estimate/mfu.h"
 #include "sim/estimate/model_size.h"
-#include "tests/sim/estimate/paper_plans.h"
+#include "tests/estimate/paper_plans.h"
 
 namespace twinstep {
 namespace {
