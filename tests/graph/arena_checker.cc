@@ -37,30 +37,44 @@ std::vector<std::vector<TaskId>> Accesses(const TaskGraph& graph) {
 class Closure {
  public:
   Closure(const TaskGraph& graph, std::size_t rank)
-      : begin_(graph.rank_begin[rank]), count_(graph.rank_begin[rank + 1] - begin_) {
-    follows_.assign(count_, std::vector<bool>(count_, false));
+      : begin_(graph.rank_begin[rank]),
+        count_(graph.rank_begin[rank + 1] - begin_),
+        words_((count_ + 63) / 64),
+        follows_(count_ * words_, 0) {
     for (std::size_t i = count_; i-- > 0;) {
       for (const TaskId next : graph.Successors(begin_ + static_cast<TaskId>(i))) {
         if (next < begin_ || next - begin_ >= count_) continue;
-        follows_[i][next - begin_] = true;
-        for (std::size_t j = 0; j < count_; ++j) {
-          if (follows_[next - begin_][j]) follows_[i][j] = true;
-        }
+        const std::size_t j = next - begin_;
+        for (std::size_t w = 0; w < words_; ++w)
+          follows_[i * words_ + w] |= follows_[j * words_ + w];
+        follows_[i * words_ + j / 64] |= std::uint64_t{1} << (j % 64);
       }
     }
   }
   bool AllBefore(const std::vector<TaskId>& a, const std::vector<TaskId>& b) const {
     return std::all_of(a.begin(), a.end(), [&](TaskId x) {
-      return std::all_of(b.begin(), b.end(),
-                         [&](TaskId y) { return follows_[x - begin_][y - begin_]; });
+      return std::all_of(b.begin(), b.end(), [&](TaskId y) { return Follows(y, x); });
     });
   }
 
  private:
+  bool Follows(TaskId y, TaskId x) const {
+    const std::size_t j = y - begin_;
+    return (follows_[(x - begin_) * words_ + j / 64] >> (j % 64) & 1) != 0;
+  }
+
   TaskId begin_;
-  std::size_t count_;
-  std::vector<std::vector<bool>> follows_;
+  std::size_t count_, words_;
+  std::vector<std::uint64_t> follows_;  // Row of words a task.
 };
+
+std::vector<std::vector<BufferId>> ByRank(const TaskGraph& graph) {
+  std::vector<std::vector<BufferId>> buffers(graph.ranks.size());
+  for (BufferId id = 0; id < graph.buffers.size(); ++id) {
+    buffers[graph.buffers[id].rank].push_back(id);
+  }
+  return buffers;
+}
 
 std::string CheckBounds(const TaskGraph& graph, const ArenaPlan& plan) {
   if (plan.offset.size() != graph.buffers.size() || plan.arena_bytes.size() != graph.ranks.size() ||
@@ -82,13 +96,13 @@ std::string CheckBounds(const TaskGraph& graph, const ArenaPlan& plan) {
 
 std::string CheckLiveBounds(const TaskGraph& graph, const ArenaPlan& plan,
                             const std::vector<std::vector<TaskId>>& accesses) {
+  const std::vector<std::vector<BufferId>> buffers = ByRank(graph);
   std::vector<std::array<std::int64_t, kPoolCount>> peak(graph.ranks.size());
   for (TaskId now = 0; now < graph.TaskCount(); ++now) {
     const RankId rank = graph.tasks[now].rank;
     std::array<std::int64_t, kPoolCount> live{};
-    for (BufferId id = 0; id < graph.buffers.size(); ++id) {
+    for (const BufferId id : buffers[rank]) {
       const Buffer& buffer = graph.buffers[id];
-      if (buffer.rank != rank) continue;
       const bool lives =
           buffer.persistent ||
           (!accesses[id].empty() && accesses[id].front() <= now && now <= accesses[id].back());
@@ -173,11 +187,12 @@ void FollowLives(const TaskGraph& graph, std::span<const DispatchStep> steps, Be
 std::string CheckArena(const TaskGraph& graph, const ArenaPlan& plan) {
   if (std::string bad = CheckBounds(graph, plan); !bad.empty()) return bad;
   const std::vector<std::vector<TaskId>> accesses = Accesses(graph);
+  const std::vector<std::vector<BufferId>> buffers = ByRank(graph);
   for (std::size_t rank = 0; rank < graph.ranks.size(); ++rank) {
     const Closure closure(graph, rank);
-    for (BufferId a = 0; a < graph.buffers.size(); ++a) {
-      if (graph.buffers[a].rank != rank) continue;
-      for (BufferId b = a + 1; b < graph.buffers.size(); ++b) {
+    for (std::size_t i = 0; i < buffers[rank].size(); ++i) {
+      for (std::size_t j = i + 1; j < buffers[rank].size(); ++j) {
+        const BufferId a = buffers[rank][i], b = buffers[rank][j];
         if (!Overlap(graph, plan, a, b)) continue;
         const bool persistent = graph.buffers[a].persistent || graph.buffers[b].persistent;
         const bool unused = accesses[a].empty() || accesses[b].empty();
