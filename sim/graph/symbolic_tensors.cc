@@ -1,6 +1,7 @@
 #include "sim/graph/symbolic_tensors.h"
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 
 #include "sim/str_cat.h"
@@ -45,11 +46,11 @@ struct Found {
   std::uint32_t info = 0;
 };
 
-struct FoundLoss {
-  std::uint32_t micro_batch = 0;
-  SymbolicValue value;
-  std::uint32_t info = 0;
-};
+SymbolicValue SumOf(const SymbolicPieces& pieces) {
+  SymbolicValue sum{.present = 0};
+  for (const SymbolicPiece& piece : pieces) AddTo(sum, piece.value);
+  return sum;
+}
 
 auto KeyOf(const Found& found) {
   return std::tuple(found.tensor.block, found.tensor.kind, found.tensor.state, found.block);
@@ -123,7 +124,8 @@ Result<SymbolicResult> CollectTensors(const TaskGraph& graph,
                                       const std::vector<TensorPlace>& places,
                                       const SymbolicMemory& memory) {
   std::vector<Found> found;
-  std::vector<FoundLoss> losses;
+  std::optional<std::uint32_t> first_loss;
+  SymbolicResult result;
   SymbolicPieces pieces;
   for (std::uint32_t i = 0; i < graph.tensors.size(); ++i) {
     const TensorInfo& info = graph.tensors[i];
@@ -133,19 +135,32 @@ Result<SymbolicResult> CollectTensors(const TaskGraph& graph,
     if (info.state == StateKind::kData && !loss) continue;
     pieces.clear();
     memory.Read(info.buffer, place.offset, place.bytes, pieces);
+    if (loss) {
+      const SymbolicValue sum = SumOf(pieces);
+      if (sum.present != 1) {
+        return Mismatch(graph, info,
+                        StrCat("the loss ", pieces.empty() ? "was never written"
+                                                           : "is " + DescribePartial(sum)));
+      }
+      if (first_loss.has_value() && sum.v != result.loss) {
+        const TensorInfo& other = graph.tensors[*first_loss];
+        return Mismatch(graph, info,
+                        StrCat("the loss differs from rank ",
+                               graph.ranks[graph.buffers[other.buffer].rank].global_rank, "'s"));
+      }
+      first_loss = i;
+      result.loss = sum.v;
+      continue;
+    }
     const SymbolicTensor tensor{LogicalBlock(info), info.kind, info.state, 0};
     if (pieces.size() != 1 || pieces[0].bytes != place.bytes ||
-        pieces[0].value.SameShard(InitialValue(info)) == false) {
+        !pieces[0].value.SameShard(InitialValue(info))) {
       const SymbolicOperand operand{place.bytes, pieces};
       return Mismatch(graph, info,
                       StrCat("the ", Describe(tensor), " in buffer ", info.buffer, " ",
                              DescribePieces(operand)));
     }
     const SymbolicPiece& piece = pieces[0];
-    if (loss) {
-      losses.push_back({info.micro_batch, piece.value, i});
-      continue;
-    }
     if (piece.begin != place.begin || piece.total != place.total) {
       return Mismatch(graph, info,
                       StrCat("the ", Describe(tensor), " in buffer ", info.buffer, " holds ",
@@ -158,7 +173,6 @@ Result<SymbolicResult> CollectTensors(const TaskGraph& graph,
     found.back().tensor.hash = piece.value.v;
   }
 
-  SymbolicResult result;
   std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
     return std::tuple(KeyOf(a), a.begin, a.info) < std::tuple(KeyOf(b), b.begin, b.info);
   });
@@ -189,26 +203,6 @@ Result<SymbolicResult> CollectTensors(const TaskGraph& graph,
                              " differs from the other"));
     }
     if (!copy) result.tensors.push_back(first.tensor);
-  }
-
-  std::sort(losses.begin(), losses.end(), [](const FoundLoss& a, const FoundLoss& b) {
-    return std::tuple(a.micro_batch, a.value.present, a.value.v, a.info) <
-           std::tuple(b.micro_batch, b.value.present, b.value.v, b.info);
-  });
-  for (std::size_t i = 0; i < losses.size();) {
-    const FoundLoss& first = losses[i];
-    SymbolicValue sum = first.value;
-    for (++i; i < losses.size() && losses[i].micro_batch == first.micro_batch; ++i) {
-      // Tensor-parallel ranks hold the same loss; context-parallel ranks hold addends.
-      if (losses[i].value != losses[i - 1].value) AddTo(sum, losses[i].value);
-    }
-    if (sum.partial != PartialAxis::kComplete) {
-      return Mismatch(
-          graph, graph.tensors[first.info],
-          StrCat("the loss of micro-batch ", first.micro_batch, " is ", DescribePartial(sum)));
-    }
-    result.loss = field::Add(result.loss, sum.v);
-    ++result.micro_batches;
   }
   return result;
 }

@@ -42,13 +42,13 @@ std::string Describe(const SymbolicTensor& tensor);
 
 struct SymbolicResult {
   std::vector<SymbolicTensor> tensors;  // Sorted by block, kind, state.
-  std::uint64_t loss = 0;               // The batch's.
-  std::uint32_t micro_batches = 0;      // Of the batch, over all data-parallel ranks.
+  std::uint64_t loss = 0;               // The batch's, which every rank that has it agrees on.
   bool operator==(const SymbolicResult&) const = default;
 };
 
 // Reads the result from memory: all pieces of a tensor must hold one value and cover the tensor,
-// and a loss of each micro-batch must be complete. Else an Error (kNo, rule "symbolic").
+// and every rank that holds losses must hold the whole batch's (their sum counts, however they are
+// spread over micro-batches). Else an Error (kNo, rule "symbolic").
 Result<SymbolicResult> CollectTensors(const TaskGraph& graph,
                                       const std::vector<TensorPlace>& places,
                                       const SymbolicMemory& memory);

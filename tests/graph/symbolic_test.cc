@@ -34,7 +34,6 @@ TEST(SymbolicTest, ResultNamesEveryWeightAndState) {
   const Result<SymbolicResult> result = RunSymbolic(Plain(2));
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_EQ(result.value().tensors.size(), 3u * 4u);
-  EXPECT_EQ(result.value().micro_batches, 2u);
   EXPECT_EQ(Describe(result.value().tensors[0]), "parameter of up_weight of block 0");
 }
 
@@ -229,7 +228,23 @@ TEST(SymbolicMutationTest, ReductionLeftOut) {
   EXPECT_THAT(Proof(graph, Plain(2)), AllOf(HasSubstr("adam"), HasSubstr("lacks micro-batch")));
 }
 
-TEST(SymbolicMutationTest, ContextParallelGradientNotSummed) {
+TEST(SymbolicMutationTest, LossNotSummed) {
+  const auto broken = [](const TinyPlan& plan) {
+    TaskGraph graph = MakeTinyModel(plan);
+    for (const RankId rank : {0u, 1u}) {
+      // The sum goes to the labels, which nothing reads any more.
+      const TaskId id = FindTask(graph, rank, OpCode::kAllReduce);
+      const TaskId backward = FindTask(graph, rank, OpCode::kCrossEntropyBackward);
+      OperandOf(graph, id, 1) = OperandOf(graph, backward, 1);
+    }
+    return graph;
+  };
+  EXPECT_THAT(Proof(broken({.d = 2, .m = 1}), Plain(2)), HasSubstr("the loss differs from rank 0"));
+  EXPECT_THAT(Proof(broken({.c = 2, .m = 1}), Plain(1)),
+              HasSubstr("the loss is partial 0 of 2 over tokens"));
+}
+
+TEST(SymbolicMutationTest, ContextParallelTokensOfAnotherRank) {
   TaskGraph graph = MakeTinyModel({.c = 2});
   for (TensorInfo& tensor : graph.tensors) {
     if (tensor.kind == TensorKind::kTokens) tensor.cp_index = 0;

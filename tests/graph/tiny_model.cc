@@ -22,7 +22,7 @@ class TinyModel {
     BufferId mask = kNone, logits = kNone, stats = kNone, labels = kNone, tokens = kNone;
   };
   struct Rank {
-    BufferId parameters, gradients, master, moment1, moment2;
+    BufferId parameters, gradients, master, moment1, moment2, loss = kNone;
     std::vector<Saved> saved;
   };
   using Buffers = std::vector<Operand>;  // By rank.
@@ -224,9 +224,12 @@ void TinyModel::Forward(std::uint32_t micro_batch) {
     saved.logits = logits[r].buffer;
     const Operand stats = New(r, 3 * n_ * 4);
     saved.stats = builder_.AddBuffer(r, 2 * n_ * 4);
-    const BufferId loss = AddData(r, TensorKind::kLoss, micro_batch, 8);
+    if (micro_batch == 0) {
+      rank_[r].loss = AddData(r, TensorKind::kLoss, 0, std::int64_t{8} * plan_.m);
+    }
+    const Operand loss = builder_.Part(rank_[r].loss, std::int64_t{8} * micro_batch, 8);
     Compute(r, {.op = OpCode::kCrossEntropyStats}, {logits[r], {saved.labels}}, {stats});
-    Compute(r, {.op = OpCode::kCrossEntropyLoss}, {stats}, {{loss}, {saved.stats}});
+    Compute(r, {.op = OpCode::kCrossEntropyLoss}, {stats}, {loss, {saved.stats}});
   }
 }
 
@@ -276,14 +279,18 @@ void TinyModel::Backward(std::uint32_t micro_batch) {
 void TinyModel::Optimizer() {
   micro_batch_ = kNoTag;
   const std::int64_t elements = ChunkElements();
-  Buffers whole, mine, norms, coefficients;
+  Buffers whole, mine, norms, coefficients, losses;
   for (std::uint32_t r = 0; r < ranks_; ++r) {
     whole.push_back({rank_[r].gradients});
     mine.push_back(shards() > 1 ? ShardOf(rank_[r].gradients, r, 4) : whole.back());
+    losses.push_back({rank_[r].loss});
     norms.push_back(New(r, 32));
     coefficients.push_back(New(r, 8));
   }
   if (shards() > 1) DpCollective(OpCode::kReduceScatter, whole, mine, elements * 4);
+  if (shards() > 1) {
+    DpCollective(OpCode::kAllReduce, losses, losses, std::int64_t{8} * plan_.m);
+  }
   if (plan_.clip) {
     for (std::uint32_t r = 0; r < ranks_; ++r) {
       // The embedding is on every tensor-parallel rank: it counts on the first.
