@@ -18,23 +18,6 @@ bool IsSum(OpCode op) {
   return op == OpCode::kAdd || op == OpCode::kAccumulate || op == OpCode::kGradNorm;
 }
 
-// Index of the first written weight gradient and how many reads precede the gradients that it adds
-// to; nullopt where an operation writes no gradient.
-struct GradientOutputs {
-  std::size_t first_write, first_read;
-};
-std::optional<GradientOutputs> GradientsOf(const OpShape& shape) {
-  switch (shape.op) {
-    case OpCode::kGemmWgrad:
-    case OpCode::kEmbeddingBackward:
-      return GradientOutputs{0, 2};
-    case OpCode::kNormBackward:
-      return GradientOutputs{1, (shape.flags & kHasResidual) != 0 ? 4u : 3u};
-    default:
-      return std::nullopt;
-  }
-}
-
 std::size_t WeightRead(const OpShape& adam) {
   return (adam.flags & kMasterIsParameter) != 0 ? 3 : 1;
 }
@@ -99,16 +82,12 @@ class PlainRecord : public SymbolicObserver {
     }
     const Task& task = plain_.tasks[id];
     const OpShape& shape = plain_.shapes[task.shape];
-    if (const std::optional<GradientOutputs> gradients = GradientsOf(shape)) {
-      for (std::size_t i = gradients->first_write; i < writes.size(); ++i) {
-        std::uint64_t v = writes[i].pieces[0].value.v;
-        if ((shape.flags & kAccumulateGradient) != 0) {
-          const std::size_t previous = gradients->first_read + i - gradients->first_write;
-          v = field::Subtract(v, reads[previous].pieces[0].value.v);
-        }
-        const Operand& x = plain_.Writes(id)[i];
-        addends_[PlaceKey(x.buffer, OffsetOf(plain_, x))].push_back({task.micro_batch, v});
-      }
+    for (std::size_t i = FirstGradient(shape); i < writes.size(); ++i) {
+      std::uint64_t v = writes[i].pieces[0].value.v;
+      const std::size_t previous = PreviousGradient(shape, i);
+      if (previous != kNone) v = field::Subtract(v, reads[previous].pieces[0].value.v);
+      const Operand& x = plain_.Writes(id)[i];
+      addends_[PlaceKey(x.buffer, OffsetOf(plain_, x))].push_back({task.micro_batch, v});
     }
     if (shape.op != OpCode::kAdam) return;
     const std::size_t weight = WeightRead(shape);
@@ -170,15 +149,17 @@ class FirstDifference : public SymbolicObserver {
     const OpShape& shape = graph_.shapes[graph_.tasks[id].shape];
     if (shape.op == OpCode::kAdam) return CheckGradients(id, reads);
     if (IsSum(shape.op)) return;
-    const std::optional<GradientOutputs> gradients = GradientsOf(shape);
     // Gradients that are added to are sums of some of the micro-batches, which the plain plan may
     // never hold.
-    const std::size_t read_end = gradients ? gradients->first_read : reads.size();
-    const std::size_t write_end = gradients ? gradients->first_write : writes.size();
-    for (std::size_t i = 0; i < std::min(read_end, reads.size()); ++i) {
+    const std::size_t hashes = std::min(FirstGradient(shape), writes.size());
+    std::size_t inputs = reads.size();
+    for (std::size_t i = hashes; i < writes.size(); ++i) {
+      inputs = std::min(inputs, PreviousGradient(shape, i));
+    }
+    for (std::size_t i = 0; i < inputs; ++i) {
       if (Differs(reads[i])) return Report(id, i, "reads a value that the plain plan never has");
     }
-    for (std::size_t i = 0; i < std::min(write_end, writes.size()); ++i) {
+    for (std::size_t i = 0; i < hashes; ++i) {
       if (Differs(writes[i])) {
         return Report(id, reads.size() + i, "computes a value that the plain plan never has");
       }

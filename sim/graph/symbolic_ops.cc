@@ -24,7 +24,7 @@ struct Range {
 };
 
 // Bits of an OpShape's flags that change what is computed.
-constexpr std::uint16_t kMeaning = kRmsNorm | kRotary | kRelu;
+constexpr std::uint16_t kMeaning = kRmsNorm | kRotary | kRelu | kHasDropout;
 
 // Separates the hashes of an operation's several results.
 enum Salt : std::uint64_t { kFirst, kSecond, kThird, kBiasSalt, kPositionSalt, kNormSalt };
@@ -63,9 +63,8 @@ class Interpreter {
   bool WriteTokens(std::size_t write, const SymbolicValue& value);
   // Writes a value that covers the whole operand.
   bool WriteWhole(std::size_t write, const SymbolicValue& value);
-  // Writes a weight gradient, added to read `previous` with kAccumulateGradient.
-  bool WriteGradient(std::size_t write, std::uint64_t v, const SymbolicValue& shard,
-                     std::size_t previous);
+  // Writes a weight gradient, added to read `previous` if there is one (PreviousGradient).
+  bool WriteGradient(std::size_t write, std::uint64_t v, const SymbolicValue& shard);
 
   SymbolicValue AsColumns(std::uint64_t v, const SymbolicValue& shard) const;
 
@@ -191,14 +190,14 @@ bool Interpreter::WriteWhole(std::size_t write, const SymbolicValue& value) {
   return true;
 }
 
-bool Interpreter::WriteGradient(std::size_t write, std::uint64_t v, const SymbolicValue& shard,
-                                std::size_t previous) {
+bool Interpreter::WriteGradient(std::size_t write, std::uint64_t v, const SymbolicValue& shard) {
+  const std::size_t previous = PreviousGradient(shape_, write);
   SymbolicValue value =
       Addend(v, PartialAxis::kTokens, range_.begin, range_.begin + range_.length, range_.total);
   value.axis = shard.axis;
   value.axis_index = shard.axis_index;
   value.axis_count = shard.axis_count;
-  if (Has(kAccumulateGradient)) {
+  if (previous != kNone) {
     const SymbolicPiece* sum = Single(previous, false);
     if (sum == nullptr) return false;
     if (!sum->IsWhole()) {
@@ -268,8 +267,8 @@ bool Interpreter::GemmWgrad() {
   SymbolicValue rows = *dy;
   if (rows.axis != ShardAxis::kWhole) rows.axis = ShardAxis::kRows;
   const SymbolicValue& shard = x->axis != ShardAxis::kWhole ? *x : rows;
-  if (!WriteGradient(0, Hash(kFirst, {x, dy}), shard, 2)) return false;
-  return !Has(kHasBias) || WriteGradient(1, Hash(kSecond, {dy}), rows, 3);
+  return WriteGradient(0, Hash(kFirst, {x, dy}), shard) &&
+         (!Has(kHasBias) || WriteGradient(1, Hash(kSecond, {dy}), *dy));
 }
 
 bool Interpreter::NormForward() {
@@ -293,14 +292,13 @@ bool Interpreter::NormBackward() {
   if (gamma == nullptr) return false;
   SymbolicValue dx;
   dx.v = Hash(kFirst, {dy, x, gamma});
-  std::size_t previous = 3;
   if (Has(kHasResidual)) {
-    const SymbolicValue* residual = WholeTokens(previous++);
+    const SymbolicValue* residual = WholeTokens(3);
     if (residual == nullptr) return false;
     dx.v = field::Add(dx.v, residual->v);
   }
-  return WriteTokens(0, dx) && WriteGradient(1, Hash(kSecond, {dy, x}), {}, previous) &&
-         (Has(kRmsNorm) || WriteGradient(2, Hash(kThird, {dy}), {}, previous + 1));
+  return WriteTokens(0, dx) && WriteGradient(1, Hash(kSecond, {dy, x}), {}) &&
+         (Has(kRmsNorm) || WriteGradient(2, Hash(kThird, {dy}), {}));
 }
 
 // Queries of context-parallel rank `index` of `count` need the matching causal mask.
@@ -317,7 +315,7 @@ bool Interpreter::CheckQueryRows(std::size_t read) {
 // Results along the queries' rows: `token_reads` inputs (the first is read 0) and keys and values.
 bool Interpreter::Attention(std::size_t token_reads, std::size_t kv_read,
                             std::size_t token_writes) {
-  std::uint64_t state = 0;
+  std::uint64_t state = field::Hash({static_cast<std::uint64_t>(shape_.flags & kMeaning)});
   const SymbolicValue* first = nullptr;
   for (std::size_t i = 0; i < token_reads; ++i) {
     const SymbolicValue* value = Tokens(i);
@@ -356,7 +354,7 @@ bool Interpreter::AttentionBackward() {
   constexpr std::array<std::size_t, 4> kTokenReads = {0, 1, 3, 4};  // do, q, o, lse
   const SymbolicValue* gradient = Tokens(0);
   if (gradient == nullptr) return false;
-  std::uint64_t state = 0;
+  std::uint64_t state = field::Hash({static_cast<std::uint64_t>(shape_.flags & kMeaning)});
   for (const std::size_t i : kTokenReads) {
     const SymbolicValue* value = Tokens(i);
     if (value == nullptr || !SameShard(i, *value, *gradient)) return false;
@@ -429,6 +427,7 @@ bool Interpreter::AddOrDropoutAdd() {
   if (shape_.op == OpCode::kAdd && !Has(kHasBias)) {
     if (reads_.size() < 2) return Fail(reads_.size(), "is missing");
     if (writes_.empty()) return Fail(reads_.size(), "is missing");
+    if (reads_[0].pieces.empty()) return Fail(0, DescribePieces(reads_[0]));
     return SumSymbolic(reads_.first(2), writes_[0], fault_);
   }
   const SymbolicValue* a = Tokens(0);
@@ -484,8 +483,8 @@ bool Interpreter::EmbeddingBackward() {
     shard.axis_index = shape_.index;
     shard.axis_count = shape_.count;
   }
-  return WriteGradient(0, Hash(kFirst, {tokens, dx}), shard, 2) &&
-         (!Has(kHasPositions) || WriteGradient(1, Hash(kSecond, {dx}), {}, 3));
+  return WriteGradient(0, Hash(kFirst, {tokens, dx}), shard) &&
+         (!Has(kHasPositions) || WriteGradient(1, Hash(kSecond, {dx}), {}));
 }
 
 bool Interpreter::CrossEntropyStats() {
@@ -543,13 +542,25 @@ bool Interpreter::CrossEntropyBackward() {
   return WriteTokens(0, dlogits);
 }
 
-// Whether two piece lists hold the same ranges of the same shards.
-bool Congruent(const SymbolicPieces& a, const SymbolicPieces& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const SymbolicPiece& x, const SymbolicPiece& y) {
-                      return x.offset == y.offset && x.bytes == y.bytes && x.begin == y.begin &&
-                             x.total == y.total && x.value.SameShard(y.value);
-                    });
+// Where two piece lists stop holding the same ranges of the same shards: index of the first pair
+// that differs; kNone where they agree.
+std::size_t FirstMismatch(const SymbolicPieces& a, const SymbolicPieces& b) {
+  const std::size_t common = std::min(a.size(), b.size());
+  for (std::size_t i = 0; i < common; ++i) {
+    if (a[i].offset != b[i].offset || a[i].bytes != b[i].bytes || a[i].begin != b[i].begin ||
+        a[i].total != b[i].total || !a[i].value.SameShard(b[i].value)) {
+      return i;
+    }
+  }
+  return a.size() == b.size() ? kNone : common;
+}
+
+// "nothing at byte 512" or "shard 0 of 2 of row shard 1 of 2 at byte 512".
+std::string DescribePiece(const SymbolicPieces& pieces, std::size_t index) {
+  if (index >= pieces.size()) return "nothing more";
+  const SymbolicPiece& piece = pieces[index];
+  return StrCat(DescribeRange(piece), " of ", DescribeShard(piece.value), " at byte ",
+                piece.offset);
 }
 
 bool Interpreter::Adam() {
@@ -565,9 +576,15 @@ bool Interpreter::Adam() {
   for (std::size_t i = 0; i < 3; ++i) {
     const SymbolicOperand& operand = reads_[order[i]];
     scaled[i] = operand.pieces;
-    if (!Rescale(scaled[i], operand.bytes, weight.bytes) || !Congruent(scaled[i], weight.pieces)) {
-      return Fail(order[i], StrCat(DescribePieces(operand), " beside weights, which ",
-                                   DescribePieces(weight)));
+    if (!Rescale(scaled[i], operand.bytes, weight.bytes)) {
+      return Fail(order[i],
+                  StrCat("has ", operand.bytes, " bytes beside weights of ", weight.bytes));
+    }
+    const std::size_t mismatch = FirstMismatch(scaled[i], weight.pieces);
+    if (mismatch != kNone) {
+      return Fail(order[i], StrCat("holds ", DescribePiece(scaled[i], mismatch),
+                                   " (in bytes of the weights), the weights hold ",
+                                   DescribePiece(weight.pieces, mismatch)));
     }
   }
   std::uint64_t clip = 0;
@@ -728,13 +745,32 @@ bool Interpreter::Run() {
 
 }  // namespace
 
+std::size_t FirstGradient(const OpShape& shape) {
+  switch (shape.op) {
+    case OpCode::kGemmWgrad:
+    case OpCode::kEmbeddingBackward:
+      return 0;
+    case OpCode::kNormBackward:
+      return 1;
+    default:
+      return kNone;
+  }
+}
+
+std::size_t PreviousGradient(const OpShape& shape, std::size_t write) {
+  const auto has = [&shape](OpFlags flag) { return (shape.flags & flag) != 0; };
+  const std::size_t first = FirstGradient(shape);
+  if (first == kNone || write < first) return kNone;
+  const bool positions = shape.op == OpCode::kEmbeddingBackward && write == 1;
+  if (!has(positions ? kAccumulatePositions : kAccumulateGradient)) return kNone;
+  if (shape.op == OpCode::kNormBackward) return (has(kHasResidual) ? 4 : 3) + write - first;
+  if (positions) return has(kAccumulateGradient) ? 3 : 2;
+  return 2 + write;
+}
+
 bool SumSymbolic(std::span<const SymbolicOperand> parts, SymbolicOperand& out,
                  SymbolicFault& fault) {
   out.pieces = parts[0].pieces;
-  if (out.pieces.empty()) {
-    fault = {0, DescribePieces(parts[0])};
-    return false;
-  }
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const SymbolicPieces* addends = &parts[i].pieces;
     SymbolicPieces scaled;
@@ -743,10 +779,11 @@ bool SumSymbolic(std::span<const SymbolicOperand> parts, SymbolicOperand& out,
       if (!Rescale(scaled, parts[i].bytes, parts[0].bytes)) scaled.clear();
       addends = &scaled;
     }
-    if (!Congruent(out.pieces, *addends)) {
-      fault = {
-          static_cast<std::uint32_t>(i),
-          StrCat(DescribePieces(parts[i]), " and is added to what ", DescribePieces(parts[0]))};
+    const std::size_t mismatch = FirstMismatch(*addends, out.pieces);
+    if (mismatch != kNone) {
+      fault = {static_cast<std::uint32_t>(i),
+               StrCat("holds ", DescribePiece(*addends, mismatch), " and is added to ",
+                      DescribePiece(out.pieces, mismatch))};
       return false;
     }
     for (std::size_t k = 0; k < out.pieces.size(); ++k) {

@@ -26,8 +26,15 @@ bool ApplySymbolic(const OpShape& shape, std::span<const SymbolicOperand> reads,
 
 // out = sum of the operands (kAdd, kAccumulate and the summing collectives): all must hold the same
 // ranges of the same shards. `parts` are distinct operands of one size, or sizes that differ by
-// element type only; the result is scaled to `out.bytes`.
+// element type only; the result is scaled to `out.bytes`. Operands that are padding only sum to
+// nothing.
 bool SumSymbolic(std::span<const SymbolicOperand> parts, SymbolicOperand& out,
                  SymbolicFault& fault);
+
+// Index of the first weight gradient among an operation's writes (the rest are gradients too);
+// kNone where it writes none.
+std::size_t FirstGradient(const OpShape& shape);
+// The read to which an operation adds what it writes as `write`; kNone where it overwrites.
+std::size_t PreviousGradient(const OpShape& shape, std::size_t write);
 
 }  // namespace twinstep

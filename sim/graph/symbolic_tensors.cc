@@ -1,8 +1,10 @@
 #include "sim/graph/symbolic_tensors.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "sim/str_cat.h"
 
@@ -59,22 +61,34 @@ auto KeyOf(const Found& found) {
 }  // namespace
 
 std::vector<TensorPlace> PlaceTensors(const TaskGraph& graph) {
-  std::vector<std::int64_t> chunk_bytes(graph.buffers.size(), 0);
+  // Optimizer states are never kept whole where they are sharded, so they tell how large a shard
+  // is, and so whether a parameter buffer holds the whole chunk.
+  std::map<std::pair<RankId, std::uint16_t>, std::int64_t> shard_elements;
+  const auto elements = [&graph](const TensorInfo& tensor) {
+    const Buffer& buffer = graph.buffers[tensor.buffer];
+    return buffer.bytes / DtypeBytes(buffer.dtype);
+  };
+  const auto key = [&graph](const TensorInfo& tensor) {
+    return std::pair(graph.buffers[tensor.buffer].rank, tensor.chunk);
+  };
   for (const TensorInfo& tensor : graph.tensors) {
-    std::int64_t& bytes = chunk_bytes[tensor.buffer];
-    bytes = std::max(bytes, tensor.slice.offset + tensor.slice.bytes);
+    if (tensor.state == StateKind::kMoment1) shard_elements[key(tensor)] = elements(tensor);
   }
   std::vector<TensorPlace> places;
   places.reserve(graph.tensors.size());
   for (const TensorInfo& tensor : graph.tensors) {
-    const std::int64_t buffer_bytes = graph.buffers[tensor.buffer].bytes;
     const Slice& slice = tensor.slice;
     if (tensor.state == StateKind::kData) {
       places.push_back({slice.offset, slice.bytes, tensor.cp_index * slice.bytes,
                         tensor.cp_count * slice.bytes});
       continue;
     }
-    const bool whole_chunk = buffer_bytes >= chunk_bytes[tensor.buffer];
+    const std::int64_t buffer_bytes = graph.buffers[tensor.buffer].bytes;
+    const auto shard = shard_elements.find(key(tensor));
+    const bool whole_chunk =
+        tensor.shard_count == 1 ||
+        (tensor.state == StateKind::kParameter && shard != shard_elements.end() &&
+         elements(tensor) == tensor.shard_count * shard->second);
     const std::int64_t shard_bytes = whole_chunk ? buffer_bytes / tensor.shard_count : buffer_bytes;
     const std::int64_t shard_begin = tensor.shard_index * shard_bytes;
     const std::int64_t begin = std::max(slice.offset, shard_begin);

@@ -83,8 +83,8 @@ TEST(SymbolicOpsTest, TokenShardsPassThroughRowwise) {
   EXPECT_EQ(outcome.piece().begin, 48);
   EXPECT_EQ(outcome.piece().total, 64);
   EXPECT_EQ(Apply({.op = OpCode::kAdd}, {Rows(5, 8, 3, 4), Rows(6, 8, 2, 4)}, {32}).fault,
-            "holds shard 2 of 4 of the whole tensor and is added to what holds shard 3 of 4 of the "
-            "whole tensor");
+            "holds shard 2 of 4 of the whole tensor at byte 0 and is added to shard 3 of 4 of the "
+            "whole tensor at byte 0");
   EXPECT_EQ(Apply({.op = OpCode::kMulForward}, {Rows(5, 8, 3, 4), Rows(6, 8, 2, 4)}, {32}).fault,
             "reads shard 2 of 4 beside shard 3 of 4");
 }
@@ -123,7 +123,7 @@ TEST(SymbolicOpsTest, WeightGradientsFollowTheWeightsShards) {
   const Outcome rows = Apply({.op = OpCode::kGemmWgrad, .flags = kHasBias},
                              {Rows(5, 8), Sharded(Rows(6, 4), ShardAxis::kColumns, 1, 2)}, {32, 8});
   EXPECT_EQ(DescribeShard(rows.piece(0).value), "row shard 1 of 2");
-  EXPECT_EQ(DescribeShard(rows.piece(1).value), "row shard 1 of 2");
+  EXPECT_EQ(DescribeShard(rows.piece(1).value), "column shard 1 of 2");
   const Outcome columns =
       Apply({.op = OpCode::kGemmWgrad, .flags = kHasBias},
             {Sharded(Rows(5, 8), ShardAxis::kColumns, 1, 2), Rows(6, 4)}, {32, 8});
@@ -208,8 +208,10 @@ TEST(SymbolicOpsTest, AdamRefusesAnIncompleteGradient) {
   EXPECT_EQ(good.piece(3).total, 32);
   gradient.pieces[0].begin = 64;
   gradient.pieces[0].total = 128;
-  EXPECT_THAT(Apply({.op = OpCode::kAdam}, {gradient, state, state, state}, {64, 64, 64, 32}).fault,
-              HasSubstr("holds shard 1 of 2 of the whole tensor beside weights"));
+  EXPECT_THAT(
+      Apply({.op = OpCode::kAdam}, {gradient, state, state, state}, {64, 64, 64, 32}).fault,
+      HasSubstr("holds shard 1 of 2 of the whole tensor at byte 0 (in bytes of the weights), "
+                "the weights hold the whole tensor of the whole tensor at byte 0"));
 }
 
 TEST(SymbolicOpsTest, InPlaceAdamUpdatesTheSameStates) {

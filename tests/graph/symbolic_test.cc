@@ -235,13 +235,15 @@ TEST(SymbolicMutationTest, LossNotSummed) {
       // The sum goes to the labels, which nothing reads any more.
       const TaskId id = FindTask(graph, rank, OpCode::kAllReduce);
       const TaskId backward = FindTask(graph, rank, OpCode::kCrossEntropyBackward);
-      OperandOf(graph, id, 1) = OperandOf(graph, backward, 1);
+      graph.slices.push_back({0, 8});
+      OperandOf(graph, id, 1) = {OperandOf(graph, backward, 1).buffer,
+                                 static_cast<SliceId>(graph.slices.size() - 1)};
     }
     return graph;
   };
   EXPECT_THAT(Proof(broken({.d = 2, .m = 1}), Plain(2)), HasSubstr("the loss differs from rank 0"));
   EXPECT_THAT(Proof(broken({.c = 2, .m = 1}), Plain(1)),
-              HasSubstr("the loss is partial 0 of 2 over tokens"));
+              HasSubstr("the loss is an incomplete sum of partials over tokens"));
 }
 
 TEST(SymbolicMutationTest, ContextParallelTokensOfAnotherRank) {

@@ -139,9 +139,10 @@ void TinyModel::AddStates() {
     Rank rank;
     rank.parameters = builder_.AddBuffer(r, elements * 2, {.persistent = true});
     rank.gradients = builder_.AddBuffer(r, elements * 4, {.role = Role::kGradient});
-    rank.master = builder_.AddBuffer(r, mine * 4, {.persistent = true});
-    rank.moment1 = builder_.AddBuffer(r, mine * 4, {.persistent = true});
-    rank.moment2 = builder_.AddBuffer(r, mine * 4, {.persistent = true});
+    const GraphBuilder::BufferSpec state{.dtype = Dtype::kFp32, .persistent = true};
+    rank.master = builder_.AddBuffer(r, mine * 4, state);
+    rank.moment1 = builder_.AddBuffer(r, mine * 4, state);
+    rank.moment2 = builder_.AddBuffer(r, mine * 4, state);
     Register(rank.parameters, r, StateKind::kParameter, 2);
     Register(rank.master, r, StateKind::kMaster, 4);
     Register(rank.moment1, r, StateKind::kMoment1, 4);
