@@ -84,13 +84,13 @@ Plan Sized(Plan plan, const Size& size) {
   return plan;
 }
 
-std::vector<Size> Sizes() {
+std::vector<Size> Sizes(std::int64_t most_gpus) {
   std::vector<Size> sizes;
   for (const std::int64_t t : {1, 2, 4}) {
     for (const std::int64_t c : {1, 2, 4}) {
       for (const std::int64_t p : {1, 2, 4}) {
         for (const std::int64_t d : {1, 2, 4}) {
-          if (t * c * p * d <= 16) sizes.push_back({t, c, p, d});
+          if (t * c * p * d <= most_gpus) sizes.push_back({t, c, p, d});
         }
       }
     }
@@ -105,7 +105,7 @@ void ProveAll(
   Model model = FindModel(model_name).value();
   change(model);
   Prover prover;
-  for (const Size& size : Sizes()) {
+  for (const Size& size : Sizes(most_gpus)) {
     for (const auto& option : options) {
       Plan plan = Sized(BasePlan(), size);
       option(plan);
@@ -120,7 +120,8 @@ void ProveAll(
 TEST(SymbolicProofTest, ParallelSizesOfEveryTinyModel) {
   for (const char* model :
        {"tiny-llama", "tiny-llama-gqa", "tiny-llama-tied", "tiny-gpt", "tiny-gpt-untied"}) {
-    ProveAll(model, {[](Plan&) {}});
+    ProveAll(
+        model, {[](Plan&) {}}, [](Model&) {}, 16);
   }
 }
 
@@ -193,7 +194,7 @@ TEST(SymbolicProofTest, MixedPrecision) {
 
 TEST(SymbolicProofTest, Offload) {
   std::vector<std::function<void(Plan&)>> options;
-  for (const double ratio : {0.25, 0.5, 0.73, 1.0}) {
+  for (const double ratio : {0.5, 0.73}) {
     for (const Recompute recompute : {RECOMPUTE_NONE, RECOMPUTE_BALANCED}) {
       options.push_back([ratio, recompute](Plan& plan) {
         plan.set_offload_ratio(ratio);
