@@ -101,7 +101,7 @@ std::vector<Size> Sizes(std::int64_t most_gpus) {
 // Every parallel size with each value of one option, the others at their defaults.
 void ProveAll(
     const std::string& model_name, const std::vector<std::function<void(Plan&)>>& options,
-    const std::function<void(Model&)>& change = [](Model&) {}) {
+    const std::function<void(Model&)>& change = [](Model&) {}, std::int64_t most_gpus = 8) {
   Model model = FindModel(model_name).value();
   change(model);
   Prover prover;
