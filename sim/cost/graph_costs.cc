@@ -78,6 +78,7 @@ class CostBuilder {
     }
     double gpus = 0;
     for (const RankInfo& rank : graph.ranks) gpus += rank.class_size;
+    adam_is_measured_ = profile != nullptr && profile->gpu_adam_params_per_s() > 0;
     if (profile != nullptr) dispatch_s_ = std::max(0.0, profile->dispatch_s());
     slowest_ = 1 + std::max(0.0, cluster.compute_jitter()) * ExpectedMaximum(gpus);
     out_.interference = FactorsOf(cluster, profile);
@@ -185,7 +186,8 @@ class CostBuilder {
     if (operators_ != nullptr) {
       const MeasuredOperators::Estimate estimate = operators_->Of(shape);
       seconds = estimate.seconds;
-      cost.extrapolated = estimate.extrapolated;
+      const bool measured_rate = shape.op == OpCode::kAdam && adam_is_measured_;
+      cost.extrapolated = estimate.extrapolated && !measured_rate;
     }
     cost.interference_sensitivity = static_cast<float>(roofline.sensitivity);
     // A lane cannot start kernels faster than the dispatcher launches them.
@@ -382,6 +384,7 @@ class CostBuilder {
   std::unique_ptr<MeasuredMovements> movements_;
   double slowest_ = 1;  // All ranks compute as slowly as the plan's slowest GPU.
   double dispatch_s_ = 0;
+  bool adam_is_measured_ = false;             // As a rate, if not by shape.
   std::vector<RankId> sender_, receiver_;     // By rendezvous.
   std::vector<std::uint32_t> compute_costs_;  // By shape: the same on every rank.
   std::vector<LocalCost> local_costs_;        // Of this rank by shape: the last used.

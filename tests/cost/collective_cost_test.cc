@@ -1,5 +1,4 @@
-// Closed forms of collectives, and the record of how near one set of constants comes to measured
-// ones (measured.md M6a, M6b, M9).
+// Closed forms of collectives; against measured ones: calibration_test.cc.
 #include "sim/cost/collective_cost.h"
 
 #include <gtest/gtest.h>
@@ -11,8 +10,6 @@
 
 namespace twinstep {
 namespace {
-
-constexpr double kMiB = 1 << 20;
 
 GroupShape InNode(std::int64_t members) { return {members, 1, members, members}; }
 GroupShape OverNodes(std::int64_t nodes, std::int64_t a_node) {
@@ -150,111 +147,6 @@ RC_GTEST_PROP(CollectiveProperty, AllReduceIsReduceScatterAndAllGatherInBytes, (
   const auto near = [](double a, double b) { return std::abs(a - b) <= 1e-9 * std::abs(b); };
   RC_ASSERT(near(reduce.peer_bytes, gather.peer_bytes + scatter.peer_bytes));
   RC_ASSERT(near(reduce.nic_bytes, gather.nic_bytes + scatter.nic_bytes));
-}
-
-// --- Calibration record.
-
-TEST(CalibrationTest, NcclOnDgxA100) {  // M6a: all-reduce, microseconds.
-  const Cluster cluster = A100Node();
-  const struct {
-    double mib, x2, x4, x8;
-  } rows[] = {{1, 44.2, 51.4, 92.8},         {4, 61.2, 77.3, 95.8},
-              {8, 86.9, 116.8, 134.3},       {16, 131.9, 179.6, 232.4},
-              {32, 230.0, 284.2, 358.1},     {64, 404.7, 543.8, 579.9},
-              {128, 763.6, 998.6, 1162.0},   {256, 1455.8, 1929.0, 2162.3},
-              {512, 2838.4, 3720.0, 4191.5}, {1024, 5442.8, 7259.4, 8193.0}};
-  for (const auto& row : rows) {
-    const auto check = [&](std::int64_t gpus, double measured_us) {
-      const double us = Seconds(cluster, OpCode::kAllReduce, row.mib * kMiB, InNode(gpus)) * 1e6;
-      EXPECT_NEAR(us / measured_us, 1, 0.15)
-          << row.mib << " MiB on " << gpus << ": " << us << " us, measured " << measured_us;
-    };
-    check(2, row.x2);
-    check(4, row.x4);
-    check(8, row.x8);
-  }
-}
-
-TEST(CalibrationTest, NcclOnTwoH200) {  // M9, milliseconds.
-  const Cluster cluster = H200Node();
-  const double mib[] = {1, 16, 256, 1024};
-  const struct {
-    OpCode op;
-    double ms[4];
-  } rows[] = {{OpCode::kAllReduce, {0.024, 0.0753, 0.891, 3.219}},
-              {OpCode::kAllGather, {0.0231, 0.0546, 0.553, 1.979}},
-              {OpCode::kReduceScatter, {0.0218, 0.0507, 0.589, 1.986}},
-              {OpCode::kSend, {0.0222, 0.058, 0.748, 2.903}}};
-  for (const auto& row : rows) {
-    for (int i = 0; i < 4; ++i) {
-      const double bytes = mib[i] * kMiB;
-      const double ms =
-          1e3 * (row.op == OpCode::kSend ? SendCost(cluster, bytes, true).Seconds()
-                                         : Seconds(cluster, row.op, bytes, InNode(2)));
-      EXPECT_NEAR(ms / row.ms[i], 1, 0.15)
-          << Name(row.op) << " " << mib[i] << " MiB: " << ms << " ms, measured " << row.ms[i];
-    }
-  }
-}
-
-TEST(CalibrationTest, RingOnEightH200) {  // M6b: all-reduce up to 1 MiB runs the ring.
-  const Cluster cluster = H200Node();
-  const struct {
-    double bytes, bus_gb_per_s;
-  } rows[] = {{32768, 1.44}, {262144, 11.74}, {kMiB, 39.93}};
-  for (const auto& row : rows) {
-    const double seconds = Seconds(cluster, OpCode::kAllReduce, row.bytes, InNode(8));
-    EXPECT_NEAR(1.75 * row.bytes / seconds / 1e9 / row.bus_gb_per_s, 1, 0.15) << row.bytes;
-  }
-  // 16 GiB: all-gather 361.4, reduce-scatter 362.9, all-reduce with the switch off 365.6 GB/s.
-  const double large = 16384 * kMiB;
-  const auto bus = [&](const Cluster& on, OpCode op, double factor) {
-    return factor * large / Seconds(on, op, large, InNode(8)) / 1e9;
-  };
-  EXPECT_NEAR(bus(cluster, OpCode::kAllGather, 0.875) / 361.4, 1, 0.05);
-  EXPECT_NEAR(bus(cluster, OpCode::kReduceScatter, 0.875) / 362.9, 1, 0.05);
-  Cluster ring_only = cluster;
-  ring_only.mutable_node()->mutable_nvlink()->set_nvls_efficiency(0);
-  EXPECT_NEAR(bus(ring_only, OpCode::kAllReduce, 1.75) / 365.6, 1, 0.05);
-}
-
-TEST(CalibrationTest, SwitchReductionOnH200) {  // M6b: NVLS.
-  const Cluster cluster = H200Node();
-  const struct {
-    double mib, bus_gb_per_s;
-  } sizes[] = {{4, 107.16},    {16, 219.89},   {64, 346.51},   {256, 436.15},
-               {1024, 463.58}, {4096, 473.10}, {16384, 482.26}};
-  for (const auto& row : sizes) {
-    const double bytes = row.mib * kMiB;
-    const double seconds = Seconds(cluster, OpCode::kAllReduce, bytes, InNode(8));
-    EXPECT_NEAR(1.75 * bytes / seconds / 1e9 / row.bus_gb_per_s, 1, 0.15) << row.mib;
-  }
-  // 8 GiB on 4 .. 8 GPUs.
-  const double by_gpus[] = {363.3, 414.2, 435.6, 460.0, 473.1};
-  for (int gpus = 4; gpus <= 8; ++gpus) {
-    const double seconds = Seconds(cluster, OpCode::kAllReduce, 8192 * kMiB, InNode(gpus));
-    const double bus = 2.0 * (gpus - 1) / gpus * 8192 * kMiB / seconds / 1e9;
-    EXPECT_NEAR(bus / by_gpus[gpus - 4], 1, 0.05) << gpus;
-  }
-}
-
-TEST(CalibrationTest, FourNodesOfB200) {  // M6b: 4 GiB all-reduce in 22.05 ms, 8 x 50 GB/s a node.
-  Cluster cluster = H200Node();
-  cluster.mutable_node()->mutable_nvlink()->set_bytes_per_s(900e9);
-  cluster.mutable_node()->mutable_nvlink()->set_collective_efficiency(0.76);
-  Nic& nic = *cluster.mutable_node()->mutable_nic();
-  nic.set_count(8);
-  nic.set_bytes_per_s(50e9);
-  nic.set_collective_efficiency(0.95);
-  const double seconds = Seconds(cluster, OpCode::kAllReduce, 4096 * kMiB, OverNodes(4, 8));
-  EXPECT_NEAR(seconds / 22.05e-3, 1, 0.05);
-}
-
-TEST(CalibrationTest, PcieOnH200) {  // M9: 1 MiB in 22 us, 55 GB/s large.
-  const Cluster cluster = H200Node();
-  EXPECT_NEAR(CopyCost(cluster, kMiB, true).Seconds() / 22e-6, 1, 0.05);
-  EXPECT_NEAR(CopyCost(cluster, 4096, false).Seconds() / 3.5e-6, 1, 0.15);
-  EXPECT_NEAR(1024 * kMiB / CopyCost(cluster, 1024 * kMiB, true).Seconds() / 55.1e9, 1, 0.01);
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-// The roofline's closed forms, and the record of how near one set of constants comes to measured
-// kernels (measured.md M7, M9; build.md for cuBLASLt and cuDNN on the H200).
+// Closed forms and bounds of the roofline; against measured kernels: calibration_test.cc.
 #include "sim/cost/operator_cost.h"
 
 #include <gtest/gtest.h>
@@ -18,10 +17,6 @@ OpShape Shape(OpCode op, std::array<std::int64_t, 6> dims, Dtype dtype = Dtype::
 }
 
 OpShape Cube(std::int64_t n) { return Shape(OpCode::kGemmForward, {n, n, n}); }
-
-double Tflops(const Cluster& cluster, const OpShape& shape) {
-  return Flops(shape) / OperatorRoofline(cluster, 4).Of(shape).seconds / 1e12;
-}
 
 TEST(RooflineTest, PlainClusterIsFlopsOverPeakOrBytesOverBandwidth) {
   const OperatorRoofline roofline(PlainCluster(), 4);
@@ -174,73 +169,6 @@ RC_GTEST_PROP(RooflineProperty, NeverFasterThanThePeaks, ()) {
   RC_ASSERT(time.seconds >= Flops(shape) / cluster.gpu().bf16_flops_per_s());
   RC_ASSERT(time.seconds >= MemoryBytes(shape) / cluster.gpu().memory_bytes_per_s());
   RC_ASSERT(time.sensitivity >= 0 && time.sensitivity <= 1);
-}
-
-// --- Calibration record.
-
-struct Measured {
-  OpShape shape;
-  double tflops;
-  double tolerance;  // Relative.
-};
-
-void ExpectMeasured(const Cluster& cluster, const std::vector<Measured>& rows) {
-  for (const Measured& row : rows) {
-    const double tflops = Tflops(cluster, row.shape);
-    EXPECT_NEAR(tflops / row.tflops, 1, row.tolerance)
-        << Name(row.shape.op) << " " << row.shape.dims[0] << " " << row.shape.dims[1] << " "
-        << row.shape.dims[2] << " " << row.shape.dims[3] << ": " << tflops << " TFLOP/s, measured "
-        << row.tflops;
-  }
-}
-
-TEST(CalibrationTest, H200GemmCubes) {  // M9.
-  ExpectMeasured(H200Node(), {{Cube(1024), 135, 0.05},
-                              {Cube(2048), 637, 0.05},
-                              {Cube(4096), 813, 0.05},
-                              {Cube(8192), 817, 0.05}});
-}
-
-TEST(CalibrationTest, H200GemmsOfTraining) {
-  // cuBLASLt's best of eight algorithms, m = 32768; runs differ by up to 15 % (build.md). These
-  // large products run below the cubes' rate, which the constants here follow: the model is fast.
-  const auto row = [](OpCode op, std::int64_t n, std::int64_t k, double tflops) {
-    return Measured{Shape(op, {32768, n, k}), tflops, 0.27};
-  };
-  ExpectMeasured(
-      H200Node(),
-      {row(OpCode::kGemmForward, 6144, 2048, 755), row(OpCode::kGemmDgrad, 6144, 2048, 773),
-       row(OpCode::kGemmWgrad, 6144, 2048, 722), row(OpCode::kGemmForward, 2048, 2048, 646),
-       row(OpCode::kGemmDgrad, 2048, 2048, 659), row(OpCode::kGemmWgrad, 2048, 2048, 754),
-       row(OpCode::kGemmForward, 11008, 2048, 706), row(OpCode::kGemmDgrad, 11008, 2048, 658),
-       row(OpCode::kGemmWgrad, 11008, 2048, 689), row(OpCode::kGemmForward, 2048, 5504, 682),
-       row(OpCode::kGemmDgrad, 2048, 5504, 650), row(OpCode::kGemmWgrad, 2048, 5504, 718),
-       row(OpCode::kGemmForward, 32000, 2048, 713), row(OpCode::kGemmDgrad, 32000, 2048, 692),
-       row(OpCode::kGemmWgrad, 32000, 2048, 672)});
-}
-
-TEST(CalibrationTest, GemmCeilings) {  // M7: the best shape that was found on each.
-  ExpectMeasured(A100Node(), {{Shape(OpCode::kGemmForward, {1024, 5120, 10240}), 271.2, 0.05}});
-  ExpectMeasured(H800Cluster(), {{Shape(OpCode::kGemmForward, {2048, 2048, 13312}), 794.5, 0.05}});
-}
-
-TEST(CalibrationTest, H200FlashAttention) {  // build.md, cuDNN 9.
-  const auto forward = [](std::array<std::int64_t, 6> dims, double tflops, double tolerance) {
-    return Measured{Shape(OpCode::kAttentionForward, dims), tflops, tolerance};
-  };
-  const auto backward = [](std::array<std::int64_t, 6> dims, double tflops, double tolerance) {
-    return Measured{Shape(OpCode::kAttentionBackward, dims), tflops, tolerance};
-  };
-  ExpectMeasured(H200Node(), {forward({32, 16, 16, 1024, 1024, 128}, 472, 0.05),
-                              backward({32, 16, 16, 1024, 1024, 128}, 318, 0.05),
-                              forward({8, 32, 32, 1024, 1024, 128}, 437, 0.10),
-                              backward({8, 32, 32, 1024, 1024, 128}, 303, 0.10),
-                              forward({2, 64, 8, 8192, 8192, 128}, 630, 0.05),
-                              backward({2, 64, 8, 8192, 8192, 128}, 488, 0.05),
-                              forward({4, 25, 25, 1024, 1024, 64}, 223, 0.25),
-                              backward({4, 25, 25, 1024, 1024, 64}, 196, 0.10),
-                              forward({2, 32, 32, 4096, 4096, 128}, 583, 0.05),
-                              backward({2, 32, 32, 4096, 4096, 128}, 460, 0.05)});
 }
 
 }  // namespace

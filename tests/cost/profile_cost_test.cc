@@ -1,0 +1,260 @@
+// Measured tables: exact, between, beyond, and on a changed cluster.
+#include "sim/cost/profile_cost.h"
+
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "sim/cost/graph_costs.h"
+#include "tests/cost/cost_graph.h"
+#include "tests/cost/test_clusters.h"
+
+namespace twinstep {
+namespace {
+
+constexpr int kGradientBytes = 4;
+
+Profile Parse(const std::string& text) {
+  Profile profile;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &profile));
+  return profile;
+}
+
+OpShape Gemm(std::int64_t m, std::int64_t n, std::int64_t k) {
+  return {.op = OpCode::kGemmForward, .dims = {m, n, k}};
+}
+
+std::string Sample(std::int64_t m, std::int64_t n, std::int64_t k, double seconds) {
+  return "operators { op: 'gemm_forward' dtype: 'bf16' dims: " + std::to_string(m) +
+         " dims: " + std::to_string(n) + " dims: " + std::to_string(k) +
+         " median_s: " + std::to_string(seconds) + " } ";
+}
+
+MeasuredOperators Operators(const Profile& profile, const Cluster& cluster) {
+  return MeasuredOperators(profile, OperatorRoofline(cluster, kGradientBytes), kGradientBytes);
+}
+
+double Roofline(const Cluster& cluster, const OpShape& shape) {
+  return OperatorRoofline(cluster, kGradientBytes).Of(shape).seconds;
+}
+
+TEST(MeasuredOperatorsTest, ExactShapeIsTheMedianItself) {
+  const Cluster cluster = H200Node();
+  const MeasuredOperators operators = Operators(Parse(Sample(64, 128, 256, 0.125)), cluster);
+  EXPECT_EQ(operators.Of(Gemm(64, 128, 256)).seconds, 0.125);
+  EXPECT_FALSE(operators.Of(Gemm(64, 128, 256)).extrapolated);
+  // Other dtype, flags or op: never measured.
+  OpShape fp16 = Gemm(64, 128, 256);
+  fp16.dtype = Dtype::kFp16;
+  OpShape biased = Gemm(64, 128, 256);
+  biased.flags = kHasBias;
+  OpShape dgrad = Gemm(64, 128, 256);
+  dgrad.op = OpCode::kGemmDgrad;
+  for (const OpShape& shape : {fp16, biased, dgrad}) {
+    EXPECT_EQ(operators.Of(shape).seconds, Roofline(cluster, shape));
+    EXPECT_TRUE(operators.Of(shape).extrapolated);
+  }
+}
+
+TEST(MeasuredOperatorsTest, BetweenNeighboursTheCorrectionIsALineInLogShape) {
+  const Cluster cluster = PlainCluster();
+  const double low = Roofline(cluster, Gemm(1023, 4096, 4096));
+  const double high = Roofline(cluster, Gemm(4095, 4096, 4096));
+  // Measured 1.5 and 6 times the roofline; half way in log (m + 1), the factor is 3.
+  Profile profile = Parse(Sample(1023, 4096, 4096, 1) + Sample(4095, 4096, 4096, 1));
+  profile.mutable_operators(0)->set_median_s(1.5 * low);
+  profile.mutable_operators(1)->set_median_s(6 * high);
+  const MeasuredOperators operators = Operators(profile, cluster);
+  const auto between = operators.Of(Gemm(2047, 4096, 4096));
+  EXPECT_NEAR(between.seconds / Roofline(cluster, Gemm(2047, 4096, 4096)), 3, 1e-9);
+  EXPECT_FALSE(between.extrapolated);
+  // Beyond: nearer to the near neighbour, and marked.
+  const auto beyond = operators.Of(Gemm(8191, 4096, 4096));
+  EXPECT_TRUE(beyond.extrapolated);
+  const double factor = beyond.seconds / Roofline(cluster, Gemm(8191, 4096, 4096));
+  EXPECT_GT(factor, 3);
+  EXPECT_LT(factor, 6);
+  EXPECT_TRUE(operators.Of(Gemm(2047, 4096, 64)).extrapolated);
+}
+
+TEST(MeasuredOperatorsTest, ChangedFieldScalesNewOverOld) {
+  const Cluster cluster = PlainCluster();
+  Profile profile = Parse(Sample(4096, 4096, 4096, 0.25));
+  *profile.mutable_measured_on() = cluster;
+  EXPECT_EQ(Operators(profile, cluster).Of(Gemm(4096, 4096, 4096)).seconds, 0.25);
+  EXPECT_FALSE(Operators(profile, cluster).Of(Gemm(4096, 4096, 4096)).extrapolated);
+  Cluster faster = cluster;
+  faster.mutable_gpu()->set_bf16_flops_per_s(2 * cluster.gpu().bf16_flops_per_s());
+  const auto scaled = Operators(profile, faster).Of(Gemm(4096, 4096, 4096));
+  EXPECT_DOUBLE_EQ(scaled.seconds, 0.125);
+  EXPECT_TRUE(scaled.extrapolated);
+  // A field that the operator does not feel changes nothing.
+  Cluster other_link = cluster;
+  other_link.mutable_node()->mutable_pcie()->set_h2d_bytes_per_s(1);
+  EXPECT_FALSE(Operators(profile, other_link).Of(Gemm(4096, 4096, 4096)).extrapolated);
+}
+
+TEST(MeasuredOperatorsTest, UnusableSamplesAreLeftOut) {
+  const Cluster cluster = PlainCluster();
+  const MeasuredOperators operators =
+      Operators(Parse("operators { op: 'no_such_op' dtype: 'bf16' dims: 1 median_s: 1 }"
+                      "operators { op: 'gemm_forward' dtype: 'bf17' dims: 1 median_s: 1 }"
+                      "operators { op: 'gemm_forward' dtype: 'bf16' dims: 1 median_s: 0 }"
+                      "operators { op: 'add' dtype: 'bf16' dims: [1,2,3,4,5,6,7,8] median_s: 1 }"),
+                cluster);
+  EXPECT_EQ(operators.Of(Gemm(8, 8, 8)).seconds, Roofline(cluster, Gemm(8, 8, 8)));
+}
+
+RC_GTEST_PROP(MeasuredOperatorsProperty, CorrectionStaysBetweenTheSamples, ()) {
+  const Cluster cluster = H200Node();
+  const auto size = [] { return *rc::gen::inRange<std::int64_t>(1, 10000); };
+  Profile profile;
+  double low = HUGE_VAL, high = 0;
+  for (int i = *rc::gen::inRange(1, 8); i > 0; --i) {
+    const OpShape shape = Gemm(size(), size(), size());
+    const double factor = *rc::gen::inRange(50, 200) / 100.0;
+    low = std::min(low, factor);
+    high = std::max(high, factor);
+    OperatorSample& sample = *profile.add_operators();
+    sample.set_op("gemm_forward");
+    sample.set_dtype("bf16");
+    for (int axis = 0; axis < 3; ++axis) {
+      sample.add_dims(shape.dims[static_cast<std::size_t>(axis)]);
+    }
+    sample.set_median_s(factor * Roofline(cluster, shape));
+  }
+  const OpShape asked = Gemm(size(), size(), size());
+  const double factor = Operators(profile, cluster).Of(asked).seconds / Roofline(cluster, asked);
+  RC_ASSERT(factor >= low * (1 - 1e-9) && factor <= high * (1 + 1e-9));
+}
+
+// 1 kB in 10 us, 1 MB in 110 us, 2 MB in 410 us.
+const char kCopies[] = R"(
+    copies { direction: H2D bytes: 2000000 alone_s: 410e-6 both_ways_s: 500e-6 }
+    copies { direction: H2D bytes: 1000 alone_s: 10e-6 }
+    copies { direction: H2D bytes: 1000000 alone_s: 110e-6 })";
+
+TEST(MeasuredMovementsTest, CopiesFollowLinesBetweenTheSizes) {
+  const Cluster cluster = PlainCluster();
+  const MeasuredMovements movements(Parse(kCopies), cluster);
+  const auto seconds = [&](double bytes, bool* extrapolated) {
+    MovementCost cost = CopyCost(cluster, bytes, true);
+    *extrapolated = movements.Copy(bytes, true, &cost);
+    return cost.Seconds();
+  };
+  bool extrapolated = true;
+  for (const auto& [bytes, expected] : {std::pair{1000.0, 10e-6}, {1e6, 110e-6}, {2e6, 410e-6}}) {
+    EXPECT_NEAR(seconds(bytes, &extrapolated), expected, 1e-12);
+    EXPECT_FALSE(extrapolated);
+  }
+  EXPECT_NEAR(seconds(500500, &extrapolated), 60e-6, 1e-12);
+  EXPECT_FALSE(extrapolated);
+  EXPECT_NEAR(seconds(3e6, &extrapolated), 710e-6, 1e-12);
+  EXPECT_TRUE(extrapolated);
+  EXPECT_NEAR(seconds(10, &extrapolated), 10e-6, 1e-12);
+  EXPECT_TRUE(extrapolated);
+  // The other direction was not measured.
+  MovementCost down = CopyCost(cluster, 1e6, false);
+  EXPECT_TRUE(movements.Copy(1e6, false, &down));
+  EXPECT_EQ(down.Seconds(), CopyCost(cluster, 1e6, false).Seconds());
+}
+
+TEST(MeasuredMovementsTest, OneSizeKeepsTheModelsLatency) {
+  Cluster cluster = PlainCluster();
+  cluster.mutable_node()->mutable_pcie()->set_latency_s(10e-6);
+  const MeasuredMovements movements(
+      Parse("copies { direction: D2H bytes: 1000000 alone_s: 210e-6 }"), cluster);
+  MovementCost cost = CopyCost(cluster, 500000, false);
+  EXPECT_TRUE(movements.Copy(500000, false, &cost));
+  EXPECT_DOUBLE_EQ(cost.fixed_s, 10e-6);
+  EXPECT_NEAR(cost.Seconds(), 110e-6, 1e-12);
+}
+
+TEST(MeasuredMovementsTest, CollectivesByGroupAndSize) {
+  const Cluster cluster = PlainCluster();
+  const MeasuredMovements movements(Parse(R"(
+      collectives { op: "all_reduce" group_size: 8 ranks_per_node: 4 bytes: 1000 median_s: 30e-6 }
+      collectives { op: "all_reduce" group_size: 8 ranks_per_node: 4 bytes: 8001000
+                    median_s: 5030e-6 }
+      collectives { op: "send" group_size: 2 ranks_per_node: 2 bytes: 1000 median_s: 20e-6 }
+      collectives { op: "send" group_size: 2 ranks_per_node: 2 bytes: 2001000 median_s: 70e-6 })"),
+                                    cluster);
+  const GroupShape eight{8, 2, 4, 4};
+  MovementCost cost = CollectiveCost(cluster, OpCode::kAllReduce, 4001000, eight);
+  const MovementCost model = cost;
+  EXPECT_FALSE(movements.Collective(OpCode::kAllReduce, 4001000, eight, &cost));
+  EXPECT_NEAR(cost.Seconds(), 2530e-6, 1e-12);
+  // The bytes on the wires stay the algorithm's; only rates and latency are measured.
+  EXPECT_EQ(cost.nic_bytes, model.nic_bytes);
+  EXPECT_EQ(cost.peer_bytes, model.peer_bytes);
+  EXPECT_TRUE(movements.Collective(OpCode::kAllReduce, 4001000, {8, 1, 8, 8}, &cost));
+  EXPECT_TRUE(movements.Collective(OpCode::kAllGather, 4001000, eight, &cost));
+
+  MovementCost send = SendCost(cluster, 1001000, true);
+  EXPECT_FALSE(movements.Send(1001000, true, &send));
+  EXPECT_NEAR(send.Seconds(), 45e-6, 1e-12);
+  EXPECT_TRUE(movements.Send(1001000, false, &send));
+}
+
+TEST(MeasuredMovementsTest, ChangedLinkScalesNewOverOld) {
+  const Cluster old_cluster = PlainCluster();
+  Profile profile = Parse(kCopies);
+  *profile.mutable_measured_on() = old_cluster;
+  Cluster twice = old_cluster;
+  twice.mutable_node()->mutable_pcie()->set_h2d_bytes_per_s(40e9);
+  MovementCost cost = CopyCost(twice, 1e6, true);
+  EXPECT_TRUE(MeasuredMovements(profile, twice).Copy(1e6, true, &cost));
+  EXPECT_NEAR(cost.Seconds(), 55e-6, 1e-12);
+}
+
+TEST(ProfileInComputeCostsTest, TablesRatesAndWarnings) {
+  const Cluster cluster = PlainCluster();
+  Profile profile = Parse(std::string(kCopies) + Sample(64, 128, 256, 0.125) + R"(
+      gpu_adam_params_per_s: 50e9
+      host_adam_params_per_s: 0.5e9
+      dispatch_s: 5e-6)");
+  CostGraph graph(1);
+  const TaskId gemm = graph.Compute(0, Gemm(64, 128, 256));
+  const TaskId adam = graph.Compute(0, {.op = OpCode::kAdam, .dims = {1'000'000}});
+  const TaskId tiny = graph.Compute(0, {.op = OpCode::kAdd, .dims = {1, 1}});
+  const TaskId copy = graph.Copy(0, true, 1'000'000);
+  const TaskId host = graph.Host(0, {.op = OpCode::kAdam, .dims = {1'000'000}});
+  const Result<GraphCosts> result = ComputeCosts(graph.graph(), Model(), cluster, &profile);
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  const GraphCosts& costs = result.value();
+  EXPECT_EQ(costs.Of(gemm).fixed_ps, 125'000'000'000);
+  EXPECT_FALSE(costs.Of(gemm).extrapolated);
+  EXPECT_EQ(costs.Of(adam).fixed_ps, 20'000'000);
+  EXPECT_EQ(costs.Of(tiny).fixed_ps, 5'000'000);  // Not faster than it is launched.
+  EXPECT_TRUE(costs.Of(tiny).extrapolated);
+  EXPECT_FALSE(costs.Of(copy).extrapolated);
+  EXPECT_EQ(costs.flows[costs.Of(host).flow_begin].max_bytes_per_s, 0.5e9 * 28);
+  // Both directions at once: 2 x 2 MB in 500 us are 8 GB/s; one alone has shown a little more.
+  bool has_duplex = false;
+  for (const Link& link : costs.links) {
+    if (link.kind != LinkKind::kPcieDuplex) continue;
+    has_duplex = true;
+    EXPECT_DOUBLE_EQ(link.bytes_per_s, 999e3 / 100e-6);
+  }
+  EXPECT_TRUE(has_duplex);
+  ASSERT_EQ(costs.warnings.size(), 1u);
+  EXPECT_EQ(costs.warnings[0], "extrapolated beyond what the profile has measured: add");
+}
+
+TEST(ProfileInComputeCostsTest, LinksCarryWhatWasMeasuredOnThem) {
+  // 1 MB in 25 us is 40 GB/s, twice the cluster's constant.
+  Profile profile = Parse(R"(
+      copies { direction: H2D bytes: 1000 alone_s: 1e-9 }
+      copies { direction: H2D bytes: 1000000 alone_s: 25e-6 })");
+  CostGraph graph(1);
+  graph.Copy(0, true, 1'000'000);
+  const Result<GraphCosts> costs = ComputeCosts(graph.graph(), Model(), PlainCluster(), &profile);
+  ASSERT_TRUE(costs.ok());
+  EXPECT_NEAR(costs.value().links[0].bytes_per_s, 40e9, 0.1e9);
+}
+
+}  // namespace
+}  // namespace twinstep
