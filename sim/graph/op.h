@@ -46,7 +46,8 @@ enum class OpCode : std::uint8_t {
   kSoftmaxBackward,           // reads dprobs, probs     writes dscores
   kAttentionScoresBackward,   // reads dscores, q, kv, dkv  writes dq, dkv (adds the K half)
 
-  // --- Elementwise. dims {n, f}.
+  // --- Elementwise. dims {n, f}. Dropout's index is its DropoutSite; masks are drawn by a counter
+  // over (seed, step, site, layer, sample, position, feature), so that no plan changes them.
   kActivationForward,   // reads u                       writes y (GELU, or ReLU if kRelu)
   kActivationBackward,  // reads dy, u                   writes du
   kSiluForward,         // reads gate_up[n, 2 f]         writes silu[n, f] of the gate half
@@ -102,6 +103,14 @@ enum class OpCode : std::uint8_t {
   kRingShift,  // reads x            writes y (the previous member's x)
 };
 inline constexpr int kOpCodeCount = static_cast<int>(OpCode::kRingShift) + 1;
+
+// Where in a layer a dropout stands.
+enum class DropoutSite : std::uint16_t {
+  kEmbedding,
+  kAttentionProbabilities,
+  kAttentionResidual,
+  kMlpResidual
+};
 
 enum OpFlags : std::uint16_t {
   kHasBias = 1,

@@ -88,23 +88,31 @@ class LayerBuilder {
         reads, writes, gradients);
   }
 
+  static OpShape AtSite(OpShape shape, DropoutSite site) {
+    shape.index = static_cast<std::uint16_t>(site);
+    return shape;
+  }
+
   // Residual sum, with the row-parallel layer's bias and dropout.
-  void ResidualAdd(TensorId z, TensorId residual, TensorKind bias, TensorId y, TensorId mask) {
+  void ResidualAdd(TensorId z, TensorId residual, TensorKind bias, TensorId y, TensorId mask,
+                   DropoutSite site) {
     TemplateBuilder::Operands reads{{z}, {residual}};
     if (s_.bias) reads.push_back({ParameterId(bias)});
     const unsigned flags = s_.bias ? unsigned{kHasBias} : 0u;
     if (hidden_dropout_) {
-      b_.Compute(b_.Shape(OpCode::kDropoutAdd, {ns_, h_}, flags), reads, {{y}, {mask}});
+      b_.Compute(AtSite(b_.Shape(OpCode::kDropoutAdd, {ns_, h_}, flags), site), reads,
+                 {{y}, {mask}});
     } else {
       b_.Compute(b_.Shape(OpCode::kAdd, {ns_, h_}, flags), reads, {{y}});
     }
   }
 
   // Gradient of ResidualAdd's z.
-  TensorId ResidualBackward(TensorId dy, TensorId mask, std::string_view name) {
+  TensorId ResidualBackward(TensorId dy, TensorId mask, std::string_view name, DropoutSite site) {
     if (!hidden_dropout_) return dy;
     const TensorId dz = b_.NewTensor(name, ns_ * h_);
-    b_.Compute(b_.Shape(OpCode::kDropoutBackward, {ns_, h_}), {{dy}, {b_.Need(mask)}}, {{dz}});
+    b_.Compute(AtSite(b_.Shape(OpCode::kDropoutBackward, {ns_, h_}), site), {{dy}, {b_.Need(mask)}},
+               {{dz}});
     return dz;
   }
 
@@ -145,7 +153,7 @@ class LayerBuilder {
     b_.RowForward(o_, TensorKind::kOutWeight, y, h_, q_width_);
     x2_ = b_.NewTensor("residual", ns_ * h_);
     if (hidden_dropout_) mask1_ = b_.NewTensor("attention_residual_mask", ns_ * h_, Dtype::kUint8);
-    ResidualAdd(y, x_, TensorKind::kOutBias, x2_, mask1_);
+    ResidualAdd(y, x_, TensorKind::kOutBias, x2_, mask1_, DropoutSite::kAttentionResidual);
 
     norm2_ = b_.NewTensor("norm2_out", ns_ * h_);
     Norm(TensorKind::kNorm2Weight, TensorKind::kNorm2Bias, x2_, norm2_);
@@ -166,7 +174,7 @@ class LayerBuilder {
     b_.RowForward(act_, TensorKind::kDownWeight, z, h_, s_.ffn);
     block.output = b_.NewTensor("output", ns_ * h_);
     if (hidden_dropout_) mask2_ = b_.NewTensor("mlp_residual_mask", ns_ * h_, Dtype::kUint8);
-    ResidualAdd(z, x2_, TensorKind::kDownBias, block.output, mask2_);
+    ResidualAdd(z, x2_, TensorKind::kDownBias, block.output, mask2_, DropoutSite::kMlpResidual);
   }
 
   void AttentionForward(TensorId kv) {
@@ -187,7 +195,8 @@ class LayerBuilder {
     if (attention_dropout_) {
       dropped_ = b_.NewTensor("dropped_probabilities", square);
       attention_mask_ = b_.NewTensor("attention_mask", square, Dtype::kUint8);
-      b_.Compute(b_.Shape(OpCode::kDropoutForward, {n_ * s_.heads, s_.full_sequence}),
+      b_.Compute(AtSite(b_.Shape(OpCode::kDropoutForward, {n_ * s_.heads, s_.full_sequence}),
+                        DropoutSite::kAttentionProbabilities),
                  {{probabilities_}}, {{dropped_}, {attention_mask_}});
     }
     b_.Compute(AttentionShape(OpCode::kAttentionContext), {{dropped_}, {kv}}, {{o_}});
@@ -224,7 +233,8 @@ class LayerBuilder {
                {{dprobabilities}, {dkv}});
     if (attention_dropout_) {
       const TensorId undropped = b_.NewTensor("dprobabilities_undropped", square);
-      b_.Compute(b_.Shape(OpCode::kDropoutBackward, {n_ * s_.heads, s_.full_sequence}),
+      b_.Compute(AtSite(b_.Shape(OpCode::kDropoutBackward, {n_ * s_.heads, s_.full_sequence}),
+                        DropoutSite::kAttentionProbabilities),
                  {{dprobabilities}, {b_.Need(attention_mask_)}}, {{undropped}});
       dprobabilities = undropped;
     }
@@ -242,7 +252,8 @@ class LayerBuilder {
     const TensorId dy = b_.NewTensor("output_gradient", ns_ * h_);
     block.output_gradient = dy;
     // MLP.
-    const TensorId dz = ResidualBackward(dy, mask2_, "mlp_projection_gradient");
+    const TensorId dz =
+        ResidualBackward(dy, mask2_, "mlp_projection_gradient", DropoutSite::kMlpResidual);
     const TensorId dact = b_.NewTensor("mlp_act_gradient", n_ * s_.ffn);
     b_.RowBackward(dz, act_, TensorKind::kDownWeight, TensorKind::kDownBias, s_.bias, dact, h_,
                    s_.ffn);
@@ -268,7 +279,8 @@ class LayerBuilder {
     NormBackward(TensorKind::kNorm2Weight, TensorKind::kNorm2Bias, dnorm2, x2_, dy, dx2);
 
     // Attention.
-    const TensorId dprojection = ResidualBackward(dx2, mask1_, "attention_projection_gradient");
+    const TensorId dprojection = ResidualBackward(dx2, mask1_, "attention_projection_gradient",
+                                                  DropoutSite::kAttentionResidual);
     const TensorId d_o = b_.NewTensor("attention_out_gradient", n_ * q_width_);
     b_.RowBackward(dprojection, o_, TensorKind::kOutWeight, TensorKind::kOutBias, s_.bias, d_o, h_,
                    q_width_);

@@ -1,0 +1,58 @@
+// Operators of the CPU backend: the reference for every other backend's numbers.
+//
+// A kernel computes one task of the graph from pointers to its operands, in the order that
+// sim/graph/op.h lists. Arithmetic: fp32 and fp64 as such; bf16 and fp16 are storage only, every
+// operation reads them exactly into fp32, computes in fp32 and rounds once (to nearest even) on
+// writing. Same input bytes give the same output bytes: one BLAS thread, no fused contraction,
+// sums in index order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "sim/graph/op.h"
+
+namespace twinstep {
+
+// Values of one training step that are no part of the graph.
+struct StepValues {
+  std::int64_t step = 0;  // From 0; Adam's bias correction uses step + 1.
+  double learning_rate = 1e-3;
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0;  // AdamW, decoupled.
+  double clip_norm = 0;
+  double hidden_dropout = 0, attention_dropout = 0;
+  std::uint64_t seed = 0;  // Of dropout.
+};
+
+// Where the task's rank and data lie in the whole: dropout counters and positions are global.
+struct TaskPlace {
+  std::int64_t tp = 0, tensor_parallel = 1;
+  std::int64_t cp = 0, context_parallel = 1;
+  std::int64_t micro_batch_size = 1;  // b
+  std::int64_t sequence_length = 1;   // s, of the whole sequence
+  bool sequence_parallel = false;
+  std::int64_t first_sample = 0;  // Of the micro-batch, in the global batch.
+  std::int64_t block = 0;         // Layer; model layers + 1 for the embedding.
+};
+
+struct KernelCall {
+  OpShape shape;
+  Dtype gradient_dtype = Dtype::kFp32;  // Of weight gradients.
+  Dtype state_dtype = Dtype::kFp32;     // Of master weights and moments.
+  std::span<const std::byte* const> reads;
+  std::span<std::byte* const> writes;
+  const StepValues& step;
+  TaskPlace place;
+};
+
+// Computes a COMPUTE or HOST task, or an on-device copy. Movement and collectives are the
+// runtime's.
+void RunKernel(const KernelCall& call);
+
+// Sums `parts` (equal lengths) element by element in their order into `sum`: the arithmetic of
+// all-reduce and reduce-scatter. `exact_sum` marks kGradNorm's accumulators (op.h).
+void SumInOrder(Dtype dtype, bool exact_sum, std::span<const std::byte* const> parts,
+                std::size_t bytes, std::byte* sum);
+
+}  // namespace twinstep
