@@ -87,11 +87,16 @@ TEST(CalibrationTest, H200GemmsOfTraining) {
        row(OpCode::kGemmWgrad, 32000, 2048, 672)});
 }
 
-TEST(CalibrationTest, GemmCeilings) {  // M7: the best shape that was found on each.
-  ExpectMeasured(Find("dgx-a100"),
-                 {{Shape(OpCode::kGemmForward, {1024, 5120, 10240}), 271.2, 0.05}});
-  ExpectMeasured(Find("dgx-h100"),
-                 {{Shape(OpCode::kGemmForward, {2048, 2048, 13312}), 794.5, 0.05}});
+TEST(CalibrationTest, GemmCeilings) {
+  // M7: the best shape that was found on each in a short benchmark. These clusters carry what
+  // training sustains, a tenth below it.
+  const auto of_ceiling = [](const char* cluster, const OpShape& shape, double tflops) {
+    return Tflops(Find(cluster), shape) / tflops;
+  };
+  const OpShape a100 = Shape(OpCode::kGemmForward, {1024, 5120, 10240});
+  const OpShape h100 = Shape(OpCode::kGemmForward, {2048, 2048, 13312});
+  EXPECT_NEAR(of_ceiling("dgx-a100", a100, 271.2), 0.9, 0.05);
+  EXPECT_NEAR(of_ceiling("dgx-h100", h100, 794.5), 0.9, 0.05);
 }
 
 TEST(CalibrationTest, H200FlashAttention) {  // build.md, cuDNN 9.
