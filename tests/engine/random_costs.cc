@@ -1,0 +1,106 @@
+#include "tests/engine/random_costs.h"
+
+#include <array>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "tests/engine/cost_builder.h"
+
+namespace twinstep {
+namespace {
+
+class Generator {
+ public:
+  Generator(const TaskGraph& graph, const RandomCostOptions& options)
+      : graph_(graph), o_(options), random_(options.seed), costs_(graph) {}
+
+  GraphCosts Run() {
+    MakeLinks();
+    for (TaskId id = 0; id < graph_.TaskCount(); ++id) costs_.Set(id, Draw(graph_.tasks[id]));
+    if (o_.interference) {
+      costs_.interference().set_compute_beside_copy(Between(1, 1.5));
+      costs_.interference().set_compute_beside_collective(Between(1, 1.5));
+      costs_.interference().set_copy_beside_compute(Between(1, 1.3));
+      costs_.interference().set_collective_beside_compute(Between(1, 1.3));
+    }
+    return costs_.costs();
+  }
+
+ private:
+  // Not std::uniform_real_distribution, whose results depend on the library.
+  double Between(double low, double high) {
+    return low + (high - low) * static_cast<double>(random_() >> 11) * 0x1p-53;
+  }
+  std::uint32_t Below(std::uint32_t bound) { return static_cast<std::uint32_t>(random_() % bound); }
+
+  std::uint32_t Link(LinkKind kind, double low, double high) {
+    return costs_.AddLink(kind, Between(low, high) * o_.link_speed);
+  }
+
+  void MakeLinks() {
+    const std::size_t ranks = graph_.ranks.size();
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      auto& own = own_.emplace_back();
+      for (std::uint32_t& link : own) link = Link(LinkKind::kNvlinkOut, 20e9, 60e9);
+      port_.push_back(Link(LinkKind::kNicOut, 20e9, 60e9));
+    }
+    for (std::size_t i = 0; i < (ranks + 1) / 2; ++i) {
+      uplink_.push_back(Link(LinkKind::kUplinkH2D, 20e9, 80e9));
+    }
+    for (std::size_t i = 0; i < (ranks + 3) / 4; ++i) {
+      dram_.push_back(Link(LinkKind::kDram, 40e9, 120e9));
+    }
+  }
+
+  double Multiplicity() {
+    static constexpr std::array kChoices = {1.0, 2.0, 4.0, 0.5};
+    const std::uint32_t draw = Below(kChoices.size());
+    return o_.multiplicities ? kChoices[draw] : 1;
+  }
+
+  CostBuilder::FlowSpec DrawFlow(const Task& task) {
+    CostBuilder::FlowSpec flow;
+    flow.bytes = Below(8) == 0 ? 0 : std::llround(Between(1e3, 4e6));
+    const double cap = Between(5e9, 80e9) * o_.link_speed;
+    if (Below(2) == 0) flow.max_bytes_per_s = cap;
+    flow.hops.push_back({own_[task.rank][static_cast<std::size_t>(task.lane)], 1});
+    const bool is_copy = task.kind == TaskKind::kH2D || task.kind == TaskKind::kD2H;
+    const std::array<RouteHop, 3> shared = {RouteHop{port_[task.rank], Multiplicity()},
+                                            RouteHop{uplink_[task.rank / 2], Multiplicity()},
+                                            RouteHop{dram_[task.rank / 4], Multiplicity()}};
+    if (o_.sharing && is_copy) flow.hops.insert(flow.hops.end(), shared.begin() + 1, shared.end());
+    if (o_.sharing && task.kind == TaskKind::kHost) flow.hops.push_back(shared[2]);
+    if (o_.sharing && !is_copy) flow.hops.push_back(shared[0]);
+    return flow;
+  }
+
+  std::uint32_t Draw(const Task& task) {
+    const bool is_movement = task.kind != TaskKind::kCompute && task.kind != TaskKind::kHost;
+    const double longest = is_movement ? 10e6 : 100e6;
+    const double time = Below(6) == 0 ? 0 : Between(1, longest);
+    const double speed = is_movement ? 1 : o_.device_speed;
+    const auto sensitivity = static_cast<float>(Below(5)) / 4;
+    std::vector<CostBuilder::FlowSpec> flows;
+    // Two flows of a task would share the lane's own link.
+    const std::uint32_t most = task.kind == TaskKind::kCompute ? 0 : o_.sharing ? 2 : 1;
+    const std::uint32_t count = Below(most + 1);
+    for (std::uint32_t i = 0; i < count; ++i) flows.push_back(DrawFlow(task));
+    return costs_.AddCost(std::llround(time / speed), flows, sensitivity);
+  }
+
+  const TaskGraph& graph_;
+  const RandomCostOptions o_;
+  std::mt19937_64 random_;
+  CostBuilder costs_;
+  std::vector<std::array<std::uint32_t, kLaneCount>> own_;  // By rank and lane.
+  std::vector<std::uint32_t> port_, uplink_, dram_;         // By rank, pair and four.
+};
+
+}  // namespace
+
+GraphCosts RandomCosts(const TaskGraph& graph, const RandomCostOptions& options) {
+  return Generator(graph, options).Run();
+}
+
+}  // namespace twinstep
