@@ -45,27 +45,36 @@ BufferLifetimes::BufferLifetimes(const TaskGraph& graph, RankId rank,
       life.death[lane] = positions[id] + 1;
     }
   }
-  Project(graph, rank, clocks);
+  for (std::size_t pool = 0; pool < kPoolCount; ++pool) {
+    Project(graph, rank, buffers, static_cast<Pool>(pool), clocks);
+  }
 }
 
 void BufferLifetimes::Project(const TaskGraph& graph, RankId rank,
+                              std::span<const BufferId> buffers, Pool pool,
                               std::span<const std::uint32_t> clocks) {
-  std::array<std::vector<TaskId>, kLaneCount> by_lane;
-  for (TaskId id = graph.rank_begin[rank]; id < graph.rank_begin[rank + 1]; ++id) {
-    by_lane[static_cast<std::size_t>(graph.tasks[id].lane)].push_back(id);
+  const TaskId begin = graph.rank_begin[rank];
+  const auto in_pool = [&](std::size_t i) {
+    return graph.buffers[buffers[i]].pool == pool && IsAccessed(i);
+  };
+  std::array<std::size_t, kLaneCount> births{};
+  for (std::size_t i = 0; i < lives_.size(); ++i) {
+    if (in_pool(i)) ++births[static_cast<std::size_t>(graph.tasks[begin + lives_[i].first].lane)];
   }
-  const auto busiest =
-      std::max_element(by_lane.begin(), by_lane.end(),
-                       [](const auto& a, const auto& b) { return a.size() < b.size(); });
-  const auto lane = static_cast<std::size_t>(busiest - by_lane.begin());
-  std::vector<Clock> axis(busiest->size());
-  for (std::size_t k = 0; k < axis.size(); ++k) {
-    std::copy_n(&clocks[std::size_t{(*busiest)[k]} * kLaneCount], kLaneCount, axis[k].begin());
+  const auto lane =
+      static_cast<std::size_t>(std::max_element(births.begin(), births.end()) - births.begin());
+  if (births[lane] == 0) return;
+  std::vector<Clock> axis;
+  for (TaskId id = begin; id < graph.rank_begin[rank + 1]; ++id) {
+    if (static_cast<std::size_t>(graph.tasks[id].lane) != lane) continue;
+    axis.emplace_back();
+    std::copy_n(&clocks[std::size_t{id} * kLaneCount], kLaneCount, axis.back().begin());
   }
   // Step 2 k: k tasks of the lane have finished. Step 2 k + 1: also whatever task k waits for.
   const auto length = static_cast<std::uint32_t>(axis.size());
-  for (Life& life : lives_) {
-    if (life.last < life.first) continue;
+  for (std::size_t i = 0; i < lives_.size(); ++i) {
+    if (!in_pool(i)) continue;
+    Life& life = lives_[i];
     const std::uint32_t born = life.birth[lane];
     const bool knows_more = born < length && IsAtMost(axis[born], life.birth);
     life.interval.begin = 2 * born + (knows_more ? 1 : 0);

@@ -5,9 +5,9 @@
 // pass to B exactly if death(A) <= birth(B), lane by lane: then a path orders every access of A
 // before every access of B.
 //
-// For sweeps, each life is also projected on one lane, the busiest: `interval` counts half steps
-// of that lane, and intervals that do not meet belong to ordered buffers. (The converse holds for
-// buffers whose first access is on that lane, as most are.)
+// For sweeps, each life is also projected on one lane, the one on which most buffers of its pool
+// are born: `interval` counts half steps of that lane, and intervals of one pool that do not meet
+// belong to ordered buffers. (The converse holds for buffers born on that lane.)
 //
 //   BufferLifetimes lives(graph, rank, buffers_of_rank, VectorClocks(graph), LanePositions(graph));
 //   if (lives.Before(i, j)) ...
@@ -60,7 +60,8 @@ class BufferLifetimes {
     for (std::size_t lane = 0; lane < kLaneCount; ++lane) result &= a[lane] <= b[lane];
     return result;
   }
-  void Project(const TaskGraph& graph, RankId rank, std::span<const std::uint32_t> clocks);
+  void Project(const TaskGraph& graph, RankId rank, std::span<const BufferId> buffers, Pool pool,
+               std::span<const std::uint32_t> clocks);
 
   std::vector<Life> lives_;
 };

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "sim/graph/arena.h"
 #include "tests/lower/plan_matrix.h"
 
 namespace twinstep {
@@ -60,13 +61,19 @@ TEST(Offload, HostBuffersAtOnce) {
   for (const auto& [p, v, m] : {std::array<std::int64_t, 3>{4, 2, 8}, {3, 3, 9}, {4, 3, 12}}) {
     const MatrixCase c = OffloadCase(p, v, m, 0.5);
     const TaskGraph graph = LowerOrDie(c.model, c.plan, true);
-    std::int64_t live = 0, most = 0;
+    std::int64_t live = 0, most = 0, block_bytes = 0;
     for (TaskId id = graph.rank_begin[0]; id < graph.rank_begin[1]; ++id) {
       const OpShape& shape = graph.shapes[graph.tasks[id].shape];
-      if (shape.op == OpCode::kCopyD2H) most = std::max(most, ++live);
+      if (shape.op == OpCode::kCopyD2H) {
+        most = std::max(most, ++live);
+        block_bytes = shape.dims[0];
+      }
       if (shape.op == OpCode::kCopyH2D) --live;
     }
     EXPECT_EQ(most, v * p + p - 2);
+    const ArenaPlan arena = PlanArena(graph);
+    EXPECT_EQ(arena.arena_bytes[0][static_cast<std::size_t>(Pool::kPinnedHost)],
+              (v * p + p - 2) * block_bytes);
   }
 }
 
