@@ -154,7 +154,8 @@ class Maker {
   GraphCosts MakeCosts() {
     CostBuilder costs(graph_);
     const std::uint32_t nodes = (ranks_ + kGpusPerNode - 1) / kGpusPerNode;
-    std::vector<std::uint32_t> dram, uplink_out, uplink_in, pcie_out, pcie_in, nvlink, nic;
+    std::vector<std::uint32_t> dram, uplink_out, uplink_in, pcie_out, pcie_in, nvlink, nic_forward,
+        nic_backward;
     for (std::uint32_t i = 0; i < nodes; ++i) dram.push_back(costs.AddLink(LinkKind::kDram, 150e9));
     for (std::uint32_t i = 0; i < (ranks_ + 1) / 2; ++i) {
       uplink_out.push_back(costs.AddLink(LinkKind::kUplinkD2H, 50e9));
@@ -164,7 +165,9 @@ class Maker {
       pcie_out.push_back(costs.AddLink(LinkKind::kPcieD2H, 50e9));
       pcie_in.push_back(costs.AddLink(LinkKind::kPcieH2D, 50e9));
       nvlink.push_back(costs.AddLink(LinkKind::kNvlinkOut, 400e9));
-      nic.push_back(costs.AddLink(LinkKind::kNicOut, 50e9));
+      nic_forward.push_back(costs.AddLink(LinkKind::kNicOut, 50e9));
+      nic_backward.push_back(o_.shared_links ? nic_forward.back()
+                                             : costs.AddLink(LinkKind::kNicOut, 50e9));
     }
     const std::uint32_t forward = costs.AddCost(o_.forward_ps);
     const std::uint32_t backward = costs.AddCost(o_.backward_ps);
@@ -172,7 +175,7 @@ class Maker {
     for (RankId rank = 0; rank < ranks_; ++rank) {
       const auto copy = [&](std::uint32_t pcie, std::uint32_t uplink) {
         std::vector<RouteHop> hops = {{pcie, 1}};
-        if (o_.slow_uplinks) {
+        if (o_.shared_links) {
           hops.push_back({uplink, 1});
           hops.push_back({dram[rank / kGpusPerNode], 1});
         }
@@ -180,15 +183,23 @@ class Maker {
       };
       const std::uint32_t out = copy(pcie_out[rank], uplink_out[rank / 2]);
       const std::uint32_t in = copy(pcie_in[rank], uplink_in[rank / 2]);
-      const std::uint32_t send =
-          costs.AddCost(o_.latency_ps, {{.bytes = o_.message_bytes, .hops = {{nic[rank], 1}}}});
+      const auto message = [&](std::uint32_t nic) {
+        return costs.AddCost(o_.latency_ps, {{.bytes = o_.message_bytes, .hops = {{nic, 1}}}});
+      };
+      const std::uint32_t send_forward = message(nic_forward[rank]);
+      const std::uint32_t send_backward = message(nic_backward[rank]);
       const std::uint32_t sum = costs.AddCost(
           o_.latency_ps,
           {{.bytes = o_.collective_bytes, .max_bytes_per_s = 300e9, .hops = {{nvlink[rank], 1}}}});
       for (TaskId id = graph_.rank_begin[rank]; id < graph_.rank_begin[rank + 1]; ++id) {
         const Task& task = graph_.tasks[id];
-        const std::array by_shape = {
-            task.phase == Phase::kForward ? forward : backward, send, receive, sum, out, in};
+        const bool is_forward = task.phase == Phase::kForward;
+        const std::array by_shape = {is_forward ? forward : backward,
+                                     is_forward ? send_forward : send_backward,
+                                     receive,
+                                     sum,
+                                     out,
+                                     in};
         costs.Set(id, by_shape[task.shape]);
       }
     }

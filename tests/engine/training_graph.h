@@ -16,7 +16,8 @@ struct TrainingGraphOptions {
   std::uint32_t blocks = 1;    // A stage.
   std::uint32_t computes = 1;  // A block and direction; a collective follows if tensor > 1.
   bool offload = false;        // Each stage's activations of a micro-batch go out and back.
-  bool slow_uplinks = false;   // Two GPUs share a PCIe uplink, eight a host memory.
+  // Two GPUs share a PCIe uplink, eight a host memory, the messages of both directions a NIC.
+  bool shared_links = false;
   bool interference = false;
   Picoseconds forward_ps = 1'000'000, backward_ps = 2'000'000;  // A compute task.
   Picoseconds latency_ps = 0;                                   // Of every movement.

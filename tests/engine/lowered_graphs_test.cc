@@ -1,0 +1,67 @@
+// The engines on what the lowering makes: every schedule and option at up to 16 ranks, folded and
+// unfolded, on a cluster where much is shared and everything interferes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+
+#include "sim/cost/graph_costs.h"
+#include "sim/engine/engine.h"
+#include "tests/cost/test_clusters.h"
+#include "tests/lower/plan_matrix.h"
+
+namespace twinstep {
+namespace {
+
+// Nodes of two GPUs that share an uplink; links as slow as the models are tiny.
+Cluster SlowLinks() {
+  Cluster cluster = H800Cluster();
+  Node& node = *cluster.mutable_node();
+  node.set_gpus(2);
+  node.mutable_nic()->set_count(2);
+  node.mutable_nic()->set_bytes_per_s(node.nic().bytes_per_s() / 1000);
+  node.mutable_nvlink()->set_bytes_per_s(node.nvlink().bytes_per_s() / 1000);
+  node.mutable_host()->set_dram_bytes_per_s(node.host().dram_bytes_per_s() / 2000);
+  Pcie& pcie = *node.mutable_pcie();
+  pcie.set_gpus_per_uplink(2);
+  pcie.set_h2d_bytes_per_s(pcie.h2d_bytes_per_s() / 1000);
+  pcie.set_d2h_bytes_per_s(pcie.d2h_bytes_per_s() / 1000);
+  pcie.set_duplex_bytes_per_s(pcie.duplex_bytes_per_s() / 1000);
+  pcie.set_uplink_bytes_per_s(pcie.h2d_bytes_per_s() * 1.5);
+  Interference& interference = *cluster.mutable_gpu()->mutable_interference();
+  interference.set_compute_beside_copy(1.12);
+  interference.set_compute_beside_collective(1.3);
+  interference.set_copy_beside_compute(1.05);
+  interference.set_collective_beside_compute(1.1);
+  return cluster;
+}
+
+TEST(LoweredGraphsTest, EnginesAgreeOnEveryScheduleAndOption) {
+  const std::unique_ptr<Engine> fast = MakeFastEngine();
+  const std::unique_ptr<Engine> simgrid = MakeSimgridEngine();
+  if (simgrid == nullptr) GTEST_SKIP() << "built without simgrid";
+  for (const MatrixCase& test_case : PlanMatrix()) {
+    for (const bool fold : {false, true}) {
+      SCOPED_TRACE(test_case.name + (fold ? ", folded" : ""));
+      const TaskGraph graph = LowerOrDie(test_case.model, test_case.plan, fold);
+      const Result<GraphCosts> costs = ComputeCosts(graph, test_case.model, SlowLinks(), nullptr);
+      ASSERT_TRUE(costs.ok()) << costs.error().message;
+      const Result<Replay> one = fast->Run(graph, costs.value());
+      const Result<Replay> other = simgrid->Run(graph, costs.value());
+      ASSERT_TRUE(one.ok()) << one.error().message;
+      ASSERT_TRUE(other.ok()) << other.error().message;
+      EXPECT_GT(one.value().makespan_ps, 0);
+      // A thousandth of the 0.1 % that is asked for, for every task.
+      const Picoseconds tolerance = one.value().makespan_ps / 1'000'000 + 100;
+      Picoseconds worst = 0;
+      for (TaskId id = 0; id < graph.TaskCount(); ++id) {
+        worst = std::max(worst, std::abs(one.value().end_ps[id] - other.value().end_ps[id]));
+      }
+      EXPECT_LE(worst, tolerance) << "of " << one.value().makespan_ps << " ps";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace twinstep
