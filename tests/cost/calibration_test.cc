@@ -99,6 +99,16 @@ TEST(CalibrationTest, GemmCeilings) {
   EXPECT_NEAR(of_ceiling("dgx-h100", h100, 794.5), 0.9, 0.05);
 }
 
+TEST(CalibrationTest, H800OperatorsOfTable6) {  // papers.md 1.5, Llama-175B at 2048 tokens a GPU.
+  const OperatorRoofline roofline(Find("h800"), 4);
+  const OpShape norm = {.op = OpCode::kNormForward, .flags = kRmsNorm, .dims = {2048, 12288}};
+  EXPECT_NEAR(roofline.Of(norm).seconds / 0.061e-3, 1, 0.03);
+  const double linear_and_add =
+      roofline.Of(Shape(OpCode::kGemmForward, {2048, 12288, 12288})).seconds +
+      roofline.Of(Shape(OpCode::kAdd, {2048, 12288})).seconds;
+  EXPECT_NEAR(linear_and_add / 1.018e-3, 1, 0.03);
+}
+
 TEST(CalibrationTest, H200FlashAttention) {  // build.md, cuDNN 9.
   const auto forward = [](std::array<std::int64_t, 6> dims, double tflops, double tolerance) {
     return Measured{Shape(OpCode::kAttentionForward, dims), tflops, tolerance};
