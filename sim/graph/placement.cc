@@ -29,7 +29,7 @@ std::vector<std::uint32_t> Order(std::size_t count, Less less) {
 class Contest {
  public:
   Contest(std::int64_t base_bytes, std::int64_t peak_bytes)
-      : enough_(peak_bytes + (base_bytes + peak_bytes) / 100) {}
+      : enough_(peak_bytes + (base_bytes + peak_bytes) / 500) {}
 
   bool IsWon() const { return has_entry_ && best_.height <= enough_; }
   void Enter(Placement placement) {

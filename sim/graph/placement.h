@@ -43,7 +43,7 @@ std::optional<Placement> PlaceFirstFit(std::span<const PlacementItem> items,
                                        std::span<const std::uint32_t> order,
                                        std::int64_t max_steps);
 
-// The best of several strategies; stops early where base_bytes + height is within one percent of
+// The best of several strategies; stops early where base_bytes + height is within 0.2 % of
 // base_bytes + PeakBytes. `base_bytes`: what the arena holds besides the items.
 Placement PlaceBest(std::span<const PlacementItem> items, const BufferLifetimes& lives,
                     std::int64_t base_bytes);

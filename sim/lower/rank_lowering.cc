@@ -253,6 +253,8 @@ class RankLowering {
       } else if (!IsLastStage(unit)) {
         env_[layer_.output] = fwd_send_slots_.Next(writer_, InputBytes(), context_.shapes.dtype,
                                                    Role::kCommunication);
+      } else {
+        env_[layer_.output] = NewActivation();  // The head's stored input.
       }
       Run(layer_.forward, layer_, false);
       Save(layer_, &block.saved);
@@ -273,7 +275,9 @@ class RankLowering {
     Block& block = BlockOf(unit);
     block.places.assign(static_cast<std::size_t>(plan_.l) * layer_.saved.size(), Operand{});
     block.offloaded = Offloads(unit);
-    if (!block.offloaded) return;
+    // A last stage's block takes its turn in the slots as well, if its backward is next: it holds
+    // one no longer than a copy would.
+    if (offload_.empty() || !(block.offloaded || BackwardIsNext(unit))) return;
     block.slot =
         forward_slots_.Next(writer_, offload_.slot_bytes, context_.shapes.dtype, Role::kOffloadSlot)
             .buffer;
@@ -282,6 +286,12 @@ class RankLowering {
           .places[static_cast<std::size_t>(entry.layer) * layer_.saved.size() + entry.saved_index] =
           SlotOperand(block.slot, entry);
     }
+  }
+
+  // Every stage but the last waits for other ranks between forward and backward; only GPipe makes
+  // the last stage wait for its own.
+  bool BackwardIsNext(const ScheduleUnit& unit) const {
+    return IsLastStage(unit) && plan_.schedule != GPIPE;
   }
 
   void SetLayerTags(const ScheduleUnit& unit, std::int64_t j) {
@@ -295,14 +305,17 @@ class RankLowering {
     return writer_->SliceOf({.buffer = slot}, entry.slot_offset,
                             layer_.Tensor(layer_.saved[entry.saved_index]).bytes);
   }
-  // Where the input of layer j of the stage is to be stored; unbound if it needs a new buffer.
-  Operand InputPlace(const Block& block, std::int64_t j) const {
+  // Where the input of layer j of the stage, made by another block or rank, is to be stored.
+  Operand InputPlace(const Block& block, std::int64_t j) {
     for (std::size_t i = 0; i < layer_.saved.size(); ++i) {
-      if (layer_.saved[i] == layer_.input) {
-        return block.places[static_cast<std::size_t>(j) * layer_.saved.size() + i];
-      }
+      if (layer_.saved[i] != layer_.input) continue;
+      const Operand& place = block.places[static_cast<std::size_t>(j) * layer_.saved.size() + i];
+      if (place.buffer != kNone) return place;
     }
-    return {};
+    return NewActivation();
+  }
+  Operand NewActivation() {
+    return {.buffer = writer_->AddBuffer(InputBytes(), context_.shapes.dtype, Role::kActivation)};
   }
 
   void HeadForward(const ScheduleUnit& unit, Operand x, Block* block) {
@@ -394,10 +407,6 @@ class RankLowering {
     } else {
       PlaceBlock(unit);
       place = InputPlace(BlockOf(unit), 0);
-      if (place.buffer == kNone) {
-        place = {.buffer =
-                     writer_->AddBuffer(InputBytes(), context_.shapes.dtype, Role::kActivation)};
-      }
     }
     std::vector<TaskId> after;
     if (u >= 2) after.push_back(unit_end_[u - 2]);
