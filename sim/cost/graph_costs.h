@@ -61,11 +61,16 @@ struct TaskCost {
   // How much of an interference factor applies, 0 .. 1 (kernels that live in the cache: 0).
   float interference_sensitivity = 1;
   bool extrapolated = false;  // Outside the profile's range.
+  // Of a fused computation (sim/graph/fuse.h): the costs of its members, one after the other,
+  // GraphCosts::segments[segment_begin ...]; their fixed times sum to fixed_ps, their sensitivities
+  // count. 0 = a task of its own.
+  std::uint32_t segment_begin = 0, segment_count = 0;
 };
 
 struct GraphCosts {
   std::vector<std::uint32_t> cost_of_task;
   std::vector<TaskCost> costs;
+  std::vector<std::uint32_t> segments;  // Indices into `costs`.
   std::vector<Flow> flows;
   std::vector<RouteHop> hops;
   std::vector<Link> links;

@@ -145,6 +145,32 @@ Status CheckFlow(const GraphCosts& costs, std::size_t index) {
   return Unit{};
 }
 
+// A fused computation is exactly its members.
+Status CheckSegments(const GraphCosts& costs, std::size_t index) {
+  const TaskCost& cost = costs.costs[index];
+  if (cost.segment_count == 0) return Unit{};
+  if (cost.segment_begin > costs.segments.size() ||
+      cost.segment_count > costs.segments.size() - cost.segment_begin) {
+    return BadCost(StrCat("cost ", index, ": segments ", cost.segment_begin, " + ",
+                          cost.segment_count, " of ", costs.segments.size()));
+  }
+  Picoseconds sum = 0;
+  for (std::uint32_t i = 0; i < cost.segment_count; ++i) {
+    const std::uint32_t segment = costs.segments[cost.segment_begin + i];
+    if (segment >= costs.costs.size() || costs.costs[segment].segment_count > 0 ||
+        costs.costs[segment].flow_count > 0) {
+      return BadCost(
+          StrCat("cost ", index, ": segment ", i, " is no cost of a single computation"));
+    }
+    sum += std::min(costs.costs[segment].fixed_ps, kMaxTime - sum);
+  }
+  if (sum != cost.fixed_ps || cost.flow_count > 0) {
+    return BadCost(StrCat("cost ", index, ": fixed_ps ", cost.fixed_ps, " and ", cost.flow_count,
+                          " flows where its segments take ", sum, " ps"));
+  }
+  return Unit{};
+}
+
 }  // namespace
 
 Status CheckCosts(const GraphCosts& costs) {
@@ -171,6 +197,10 @@ Status CheckCosts(const GraphCosts& costs) {
       return BadCost(StrCat("cost ", i, ": interference_sensitivity ",
                             cost.interference_sensitivity, " is not in [0, 1]"));
     }
+  }
+  // Members' times are in range now.
+  for (std::size_t i = 0; i < costs.costs.size(); ++i) {
+    if (Status status = CheckSegments(costs, i); !status.ok()) return status;
   }
   const Interference& x = costs.interference;
   const std::pair<const char*, double> factors[] = {
@@ -208,6 +238,8 @@ Result<CostTable> BuildCostTable(const TaskGraph& graph, const GraphCosts& costs
   for (const TaskCost& cost : costs.costs) {
     PreparedCost prepared;
     prepared.fixed_ps = cost.fixed_ps;
+    prepared.segment_begin = cost.segment_begin;
+    prepared.segment_count = cost.segment_count;
     const double sensitivity = cost.interference_sensitivity;
     const double beside_copy = 1 / (1 + sensitivity * (by_copy - 1));
     const double beside_collective = 1 / (1 + sensitivity * (by_collective - 1));

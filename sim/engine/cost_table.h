@@ -38,6 +38,8 @@ struct PreparedCost {
   std::uint32_t shared_begin = 0, shared_count = 0;  // Into CostTable::flows.
   // Speed of a compute task by 1 x (a copy runs) + 2 x (a collective, send or receive runs).
   std::array<std::uint64_t, 4> compute_speed{};
+  // Of a fused computation, as in TaskCost.
+  std::uint32_t segment_begin = 0, segment_count = 0;
 };
 
 struct CostTable {

@@ -53,6 +53,8 @@ struct Slot {
   std::uint32_t first_flow = kNone;  // Its shared flows, linked.
   Class task_class = Class::kHost;
   bool flows_started = false;
+  std::uint32_t cost = 0;                      // Of the task, or of the segment that runs.
+  std::uint32_t segment = 0, segment_end = 0;  // Of a fused computation: segments to come.
 };
 
 struct Meeting {
@@ -153,6 +155,9 @@ class EventReplay {
     replay_.start_ps[id] = now_;
     Slot& slot = slots_[index];
     slot.task = id;
+    slot.cost = costs_.cost_of_task[id];
+    slot.segment = cost.segment_begin;
+    slot.segment_end = cost.segment_begin + cost.segment_count;
     slot.task_class = ClassOf(task.kind);
     slot.flows_started = false;
     slot.open = 1;
@@ -165,6 +170,10 @@ class EventReplay {
     if (slot.task_class == Class::kCompute) {
       if (cost.fixed_ps == 0) {
         StartFlows(index);
+        return;
+      }
+      if (slot.segment < slot.segment_end) {
+        StartSegment(index);
         return;
       }
       activity.work = static_cast<Work>(cost.fixed_ps) << kSpeedBits;
@@ -186,6 +195,23 @@ class EventReplay {
       }
     }
     fresh_.push_back(index);
+  }
+
+  // The next member of a fused computation that takes time; false when none is left.
+  bool StartSegment(std::uint32_t index) {
+    Slot& slot = slots_[index];
+    while (slot.segment < slot.segment_end) {
+      slot.cost = costs_.segments[slot.segment++];
+      const Picoseconds fixed_ps = table_.costs[slot.cost].fixed_ps;
+      if (fixed_ps == 0) continue;
+      Activity& activity = activities_[index];
+      activity.work = static_cast<Work>(fixed_ps) << kSpeedBits;
+      activity.base = kFullSpeed;
+      activity.last = now_;
+      fresh_.push_back(index);
+      return true;
+    }
+    return false;
   }
 
   void StartFlows(std::uint32_t index) {
@@ -238,7 +264,7 @@ class EventReplay {
       *link = next_flow_[flow];
       free_flows_.push_back(flow);
     } else if (!slot.flows_started) {
-      StartFlows(slot_index);
+      if (!StartSegment(slot_index)) StartFlows(slot_index);
       return;
     }
     if (--slot.open == 0) EndTask(slot.task);
@@ -328,7 +354,7 @@ class EventReplay {
     const std::uint32_t state = ranks_[graph_.tasks[slot.task].rank].state;
     switch (slot.task_class) {
       case Class::kCompute:
-        return CostOf(slot.task).compute_speed[state >> 1];
+        return table_.costs[slot.cost].compute_speed[state >> 1];
       case Class::kCopy:
         return (state & kComputeRuns) != 0 ? table_.copy_speed : kFullSpeed;
       case Class::kCollective:

@@ -42,6 +42,12 @@ struct Rank {
   std::array<TaskId, kLaneCount> running;
 };
 
+// A lane's computation: its cost, of the segment that runs if it is fused, and segments to come.
+struct Computation {
+  std::uint32_t cost = 0;
+  std::uint32_t segment = 0, segment_end = 0;
+};
+
 class SimgridReplay {
  public:
   SimgridReplay(const TaskGraph& graph, const GraphCosts& costs, const Topology& topology,
@@ -51,6 +57,7 @@ class SimgridReplay {
         topology_(topology),
         ranks_(graph.ranks.size()),
         jobs_of_slot_(graph.ranks.size() * kLaneCount),
+        computations_(graph.ranks.size() * kLaneCount),
         hosts_(graph.ranks.size() * kLaneCount, nullptr),
         open_(graph.tasks.size(), 0),
         missing_(graph.rendezvous.size()),
@@ -220,13 +227,38 @@ class SimgridReplay {
     record_.start_ps[id] = Now();
     const Task& task = graph_.tasks[id];
     ranks_[task.rank].running[static_cast<std::size_t>(task.lane)] = id;
+    const TaskCost& cost = CostOf(id);
+    Computation& computation = computations_[SlotOf(id)];
+    computation = {costs_.cost_of_task[id], cost.segment_begin,
+                   cost.segment_begin + cost.segment_count};
     Count(task, 1);
-    if (CostOf(id).fixed_ps == 0) return StartFlows(id);
+    if (cost.fixed_ps == 0) return StartFlows(id);
+    if (cost.segment_count > 0) {
+      StartSegment(id);
+    } else {
+      StartFixedTime(id, cost.fixed_ps);
+    }
+  }
+
+  // The next member of a fused computation that takes time; false when none is left.
+  bool StartSegment(TaskId id) {
+    Computation& computation = computations_[SlotOf(id)];
+    while (computation.segment < computation.segment_end) {
+      computation.cost = costs_.segments[computation.segment++];
+      const Picoseconds fixed_ps = costs_.costs[computation.cost].fixed_ps;
+      if (fixed_ps == 0) continue;
+      StartFixedTime(id, fixed_ps);
+      return true;
+    }
+    return false;
+  }
+
+  void StartFixedTime(TaskId id, Picoseconds fixed_ps) {
     Job* job = NewJob(id, kNone);
     s4u::Host* host = hosts_[SlotOf(id)];
     host->set_pstate(SpeedIndex(id));
     s4u::ExecPtr exec = s4u::Exec::init();
-    exec->set_flops_amount(static_cast<double>(CostOf(id).fixed_ps));
+    exec->set_flops_amount(static_cast<double>(fixed_ps));
     exec->set_host(host);
     exec->set_data(job);
     job->activity = exec;
@@ -264,7 +296,7 @@ class SimgridReplay {
     free_jobs_.push_back(job);
     --open_[id];
     if (was_fixed_time) {
-      StartFlows(id);
+      if (!StartSegment(id)) StartFlows(id);
     } else if (open_[id] == 0) {
       EndTask(id);
     }
@@ -343,7 +375,7 @@ class SimgridReplay {
   }
 
   std::size_t SpeedIndex(TaskId id) const {
-    const std::size_t first = first_slow_down_[costs_.cost_of_task[id]];
+    const std::size_t first = first_slow_down_[computations_[SlotOf(id)].cost];
     const Task& task = graph_.tasks[id];
     const Rank& rank = ranks_[task.rank];
     // The first list may be of another sensitivity, but all begin with full speed.
@@ -371,7 +403,8 @@ class SimgridReplay {
   std::vector<double> slow_downs_;            // Four a sensitivity, as SpeedIndex counts.
   std::vector<std::size_t> first_slow_down_;  // By cost, into slow_downs_.
   std::vector<std::vector<Job*>> jobs_of_slot_;
-  std::vector<s4u::Host*> hosts_;  // By slot.
+  std::vector<Computation> computations_;  // By slot.
+  std::vector<s4u::Host*> hosts_;          // By slot.
   std::vector<std::pair<s4u::Host*, s4u::Host*>> ends_of_flow_;
   std::vector<std::uint32_t> open_;        // By task: jobs that go on.
   std::vector<std::uint32_t> missing_;     // By rendezvous: tasks that are not ready.

@@ -21,8 +21,11 @@ struct ClassTask {
 
 // The shape without what only tells a rank its place.
 OpShape WithoutPlace(OpShape shape) {
-  shape.index = 0;
   switch (shape.op) {
+    case OpCode::kDropoutAdd:
+    case OpCode::kDropoutForward:
+    case OpCode::kDropoutBackward:
+      return shape;  // The index is a place in the layer.
     case OpCode::kEmbeddingForward:
     case OpCode::kEmbeddingBackward:
       shape.dims[4] = 0;  // Context-parallel rank.
@@ -33,6 +36,7 @@ OpShape WithoutPlace(OpShape shape) {
     default:
       break;
   }
+  shape.index = 0;
   return shape;
 }
 

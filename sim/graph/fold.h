@@ -10,7 +10,8 @@
 //
 // Symmetric: the members of a class run the same tasks (kind, lane, tags, work, sizes of operands,
 // edges), use their own buffers alike, and meet members of the same classes at the same places of
-// their programs. What may differ is what tells a rank its place: OpShape::index, which part of a
+// their programs. What may differ is what tells a rank its place: a shard's
+// OpShape::index, which part of a
 // buffer a slice is (not its size), the positions of a context-parallel rank's tokens and the range
 // that its gradient norm counts; none of them changes how long a task takes.
 #pragma once

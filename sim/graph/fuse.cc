@@ -12,15 +12,16 @@ bool IsComputation(const Task& task) {
 }  // namespace
 
 FusedGraph Fuse(const TaskGraph& graph) {
-  // Edges inside a compute lane say no more than its order; the others keep their ends apart from
-  // their neighbours.
+  // Edges inside a compute lane say no more than its order, of which the fused graph keeps the
+  // edges between neighbours; the others keep their ends apart from their neighbours.
+  const auto in_compute_lane = [&graph](TaskId before, TaskId after) {
+    return graph.tasks[before].lane == Lane::kCompute && graph.tasks[after].lane == Lane::kCompute;
+  };
   std::vector<bool> waits_for_others(graph.tasks.size(), false);
   std::vector<bool> others_wait(graph.tasks.size(), false);
   for (TaskId id = 0; id < graph.TaskCount(); ++id) {
     for (const TaskId next : graph.Successors(id)) {
-      if (graph.tasks[id].lane == Lane::kCompute && graph.tasks[next].lane == Lane::kCompute) {
-        continue;
-      }
+      if (in_compute_lane(id, next)) continue;
       others_wait[id] = true;
       waits_for_others[next] = true;
     }
@@ -39,6 +40,7 @@ FusedGraph Fuse(const TaskGraph& graph) {
   std::vector<TaskId> fused_of(graph.tasks.size(), kNone);
   std::vector<TaskId> next_member(graph.tasks.size(), kNone);
   std::vector<TaskId> first_member;
+  std::vector<std::pair<TaskId, TaskId>> edges;
   for (RankId rank = 0; rank < graph.ranks.size(); ++rank) {
     out.rank_begin.push_back(static_cast<std::uint32_t>(out.tasks.size()));
     TaskId last = kNone;  // Of this rank's compute lane.
@@ -52,6 +54,9 @@ FusedGraph Fuse(const TaskGraph& graph) {
       } else {
         fused_of[id] = static_cast<TaskId>(out.tasks.size());
         first_member.push_back(id);
+        if (task.lane == Lane::kCompute && last != kNone) {
+          edges.emplace_back(fused_of[last], fused_of[id]);
+        }
         Task first = task;
         first.operand_begin = 0;
         first.read_count = first.write_count = 0;
@@ -69,10 +74,9 @@ FusedGraph Fuse(const TaskGraph& graph) {
   }
   fused.member_begin.push_back(static_cast<std::uint32_t>(fused.members.size()));
 
-  std::vector<std::pair<TaskId, TaskId>> edges;
   for (TaskId id = 0; id < graph.TaskCount(); ++id) {
     for (const TaskId next : graph.Successors(id)) {
-      if (fused_of[id] != fused_of[next]) edges.emplace_back(fused_of[id], fused_of[next]);
+      if (!in_compute_lane(id, next)) edges.emplace_back(fused_of[id], fused_of[next]);
     }
   }
   out.edges = FreezeEdges(out.TaskCount(), edges);

@@ -31,9 +31,9 @@ enum Salt : std::uint64_t { kFirst, kSecond, kThird, kBiasSalt, kPositionSalt, k
 
 class Interpreter {
  public:
-  Interpreter(const OpShape& shape, std::span<const SymbolicOperand> reads,
+  Interpreter(const OpShape& shape, std::uint16_t block, std::span<const SymbolicOperand> reads,
               std::span<SymbolicOperand> writes, SymbolicFault& fault)
-      : shape_(shape), reads_(reads), writes_(writes), fault_(fault) {}
+      : shape_(shape), block_(block), reads_(reads), writes_(writes), fault_(fault) {}
 
   bool Run();
 
@@ -67,6 +67,8 @@ class Interpreter {
   bool WriteGradient(std::size_t write, std::uint64_t v, const SymbolicValue& shard);
 
   SymbolicValue AsColumns(std::uint64_t v, const SymbolicValue& shard) const;
+  // Which mask a dropout draws for its input; 0 for what drops nothing.
+  std::uint64_t MaskKey() const;
 
   bool GemmForward();
   bool GemmDgrad();
@@ -91,6 +93,7 @@ class Interpreter {
   bool ClipCoefficient();
 
   const OpShape& shape_;
+  std::uint16_t block_;
   std::span<const SymbolicOperand> reads_;
   std::span<SymbolicOperand> writes_;
   SymbolicFault& fault_;
@@ -220,6 +223,12 @@ SymbolicValue Interpreter::AsColumns(std::uint64_t v, const SymbolicValue& shard
   return value;
 }
 
+std::uint64_t Interpreter::MaskKey() const {
+  const bool is_dropout = shape_.op == OpCode::kDropoutAdd || shape_.op == OpCode::kDropoutForward;
+  if (!is_dropout && !Has(kHasDropout)) return 0;
+  return field::Hash({is_dropout ? shape_.index : std::uint64_t{0}, block_});
+}
+
 bool Interpreter::GemmForward() {
   const SymbolicValue* x = Tokens(0);
   if (x == nullptr) return false;
@@ -315,7 +324,8 @@ bool Interpreter::CheckQueryRows(std::size_t read) {
 // Results along the queries' rows: `token_reads` inputs (the first is read 0) and keys and values.
 bool Interpreter::Attention(std::size_t token_reads, std::size_t kv_read,
                             std::size_t token_writes) {
-  std::uint64_t state = field::Hash({static_cast<std::uint64_t>(shape_.flags & kMeaning)});
+  std::uint64_t state =
+      field::Hash({static_cast<std::uint64_t>(shape_.flags & kMeaning), MaskKey()});
   const SymbolicValue* first = nullptr;
   for (std::size_t i = 0; i < token_reads; ++i) {
     const SymbolicValue* value = Tokens(i);
@@ -354,7 +364,8 @@ bool Interpreter::AttentionBackward() {
   constexpr std::array<std::size_t, 4> kTokenReads = {0, 1, 3, 4};  // do, q, o, lse
   const SymbolicValue* gradient = Tokens(0);
   if (gradient == nullptr) return false;
-  std::uint64_t state = field::Hash({static_cast<std::uint64_t>(shape_.flags & kMeaning)});
+  std::uint64_t state =
+      field::Hash({static_cast<std::uint64_t>(shape_.flags & kMeaning), MaskKey()});
   for (const std::size_t i : kTokenReads) {
     const SymbolicValue* value = Tokens(i);
     if (value == nullptr || !SameShard(i, *value, *gradient)) return false;
@@ -409,7 +420,7 @@ bool Interpreter::Elementwise(std::size_t inputs) {
   if (first == nullptr) return false;
   std::uint64_t state =
       field::Hash({static_cast<std::uint64_t>(shape_.op),
-                   static_cast<std::uint64_t>(shape_.flags & kMeaning), first->v});
+                   static_cast<std::uint64_t>(shape_.flags & kMeaning), first->v, MaskKey()});
   for (std::size_t i = 1; i < inputs; ++i) {
     const SymbolicValue* value = Tokens(i);
     if (value == nullptr || !SameShard(i, *value, *first)) return false;
@@ -445,10 +456,11 @@ bool Interpreter::AddOrDropoutAdd() {
     return WriteTokens(0, y);
   }
   const std::uint64_t dropped =
-      field::Hash({static_cast<std::uint64_t>(OpCode::kDropoutAdd), kFirst, biased});
+      field::Hash({static_cast<std::uint64_t>(OpCode::kDropoutAdd), kFirst, biased, MaskKey()});
   y.v = field::Add(dropped, b->v);
   SymbolicValue mask = *a;
-  mask.v = field::Hash({static_cast<std::uint64_t>(OpCode::kDropoutAdd), kSecond, biased});
+  mask.v =
+      field::Hash({static_cast<std::uint64_t>(OpCode::kDropoutAdd), kSecond, biased, MaskKey()});
   return WriteTokens(0, y) && WriteTokens(1, mask);
 }
 
@@ -797,9 +809,10 @@ bool SumSymbolic(std::span<const SymbolicOperand> parts, SymbolicOperand& out,
   return true;
 }
 
-bool ApplySymbolic(const OpShape& shape, std::span<const SymbolicOperand> reads,
-                   std::span<SymbolicOperand> writes, SymbolicFault& fault) {
-  return Interpreter(shape, reads, writes, fault).Run();
+bool ApplySymbolic(const OpShape& shape, std::uint16_t block,
+                   std::span<const SymbolicOperand> reads, std::span<SymbolicOperand> writes,
+                   SymbolicFault& fault) {
+  return Interpreter(shape, block, reads, writes, fault).Run();
 }
 
 }  // namespace twinstep

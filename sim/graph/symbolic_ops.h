@@ -20,9 +20,11 @@ struct SymbolicFault {
   std::string text;               // "reads shard 1 of 2 where the whole tensor is needed"
 };
 
-// Fills the pieces of `writes` (whose bytes are given). False with `fault` filled on a mismatch.
-bool ApplySymbolic(const OpShape& shape, std::span<const SymbolicOperand> reads,
-                   std::span<SymbolicOperand> writes, SymbolicFault& fault);
+// Fills the pieces of `writes` (whose bytes are given). `block` is the task's tag: dropout masks
+// depend on it. False with `fault` filled on a mismatch.
+bool ApplySymbolic(const OpShape& shape, std::uint16_t block,
+                   std::span<const SymbolicOperand> reads, std::span<SymbolicOperand> writes,
+                   SymbolicFault& fault);
 
 // out = sum of the operands (kAdd, kAccumulate and the summing collectives): all must hold the same
 // ranges of the same shards. `parts` are distinct operands of one size, or sizes that differ by

@@ -195,7 +195,8 @@ bool Machine::Compute(TaskId id) {
   const std::span<const SymbolicOperand> in(reads_.data(), reads.size());
   const std::span<SymbolicOperand> out(writes_.data(), writes.size());
   SymbolicFault fault;
-  if (!ApplySymbolic(graph_.shapes[graph_.tasks[id].shape], in, out, fault)) {
+  const Task& task = graph_.tasks[id];
+  if (!ApplySymbolic(graph_.shapes[task.shape], task.block, in, out, fault)) {
     return Fail(id, fault.operand, fault.text);
   }
   for (std::size_t i = 0; i < writes.size(); ++i) Store(writes[i], writes_[i].pieces);

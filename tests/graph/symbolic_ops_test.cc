@@ -35,11 +35,11 @@ struct Outcome {
 };
 
 Outcome Apply(const OpShape& shape, const std::vector<SymbolicOperand>& reads,
-              const std::vector<std::int64_t>& write_bytes) {
+              const std::vector<std::int64_t>& write_bytes, std::uint16_t block = 0) {
   Outcome outcome;
   for (const std::int64_t bytes : write_bytes) outcome.writes.push_back({bytes, {}});
   SymbolicFault fault;
-  if (!ApplySymbolic(shape, reads, outcome.writes, fault)) {
+  if (!ApplySymbolic(shape, block, reads, outcome.writes, fault)) {
     outcome.fault = fault.text;
     outcome.operand = fault.operand;
   }
@@ -250,6 +250,17 @@ TEST(SymbolicOpsTest, NormCountsOnlyItsRange) {
   alone.dims = {8, 0, 8};
   EXPECT_EQ(Apply(shape, {gradient}, {32}).piece().value,
             Apply(alone, {second}, {32}).piece().value);
+}
+
+TEST(SymbolicOpsTest, DropoutMasksDependOnSiteAndLayer) {
+  const auto dropped = [](DropoutSite site, std::uint16_t block) {
+    return Apply({.op = OpCode::kDropoutForward, .index = static_cast<std::uint16_t>(site)},
+                 {Rows(5, 8)}, {128, 64}, block);
+  };
+  const Outcome first = dropped(DropoutSite::kMlpResidual, 1);
+  EXPECT_EQ(first.piece(1).value, dropped(DropoutSite::kMlpResidual, 1).piece(1).value);
+  EXPECT_NE(first.piece(1).value, dropped(DropoutSite::kAttentionResidual, 1).piece(1).value);
+  EXPECT_NE(first.piece(0).value, dropped(DropoutSite::kMlpResidual, 2).piece(0).value);
 }
 
 TEST(SymbolicOpsTest, EveryOperationReportsMissingOperands) {
