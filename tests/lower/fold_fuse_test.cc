@@ -158,7 +158,7 @@ TEST(FoldFuseTest, FusedReplayIsTheUnfusedReplay) {
       }
     }
   }
-  // Tensor-parallel collectives cut the runs short: 2.2 tasks become one at t = 1, less above.
+  // Collectives and copies cut the runs short: 1.75 tasks become one on average.
   EXPECT_LT(fused_tasks * 5, tasks * 3);
 }
 
