@@ -1,0 +1,109 @@
+#include "traces/chrome_json.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "tests/traces/tiny_graph.h"
+#include "traces/trace_builder.h"
+
+namespace twinstep {
+namespace {
+
+using nlohmann::json;
+
+std::string ToJson(const Trace& trace, const ChromeJsonOptions& options = {}) {
+  std::ostringstream out;
+  WriteChromeJson(trace, options, out);
+  return out.str();
+}
+
+// Lines of the format are longer than ours may be: they are put together.
+const char kGolden[] =
+    R"json({"displayTimeUnit":"ms","otherData":{"name":"a \"name\"","iteration_s":0.002000000999},)json"
+    R"json("traceEvents":[
+{"ph":"M","name":"process_name","pid":1,"tid":0,)json"
+    R"json("args":{"name":"rank 0 (pp 0, dp 0, cp 0, tp 0)"}},
+{"ph":"M","name":"process_sort_index","pid":1,"tid":0,"args":{"sort_index":1}},
+{"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{"name":"compute"}},
+{"ph":"M","name":"thread_sort_index","pid":1,"tid":1,"args":{"sort_index":1}},
+{"ph":"M","name":"thread_name","pid":1,"tid":3,"args":{"name":"d2h"}},
+{"ph":"M","name":"thread_sort_index","pid":1,"tid":3,"args":{"sort_index":3}},
+{"ph":"X","name":"gemm_forward","cat":"forward","pid":1,"tid":1,"ts":0.000,"dur":1.234,)json"
+    R"json("args":{"task":0,"micro_batch":3,"stage":1}},
+{"ph":"X","name":"copy_d2h","cat":"forward","pid":1,"tid":3,"ts":1.234,"dur":1998.766,)json"
+    R"json("args":{"task":1,"bytes":4096,"waited_us":0.234}},
+{"ph":"C","name":"gpu memory","pid":1,"ts":0.000,"args":{"bytes":512}},
+{"ph":"C","name":"gpu memory","pid":1,"ts":1.234,"args":{"bytes":256}}
+]}
+)json";
+
+TEST(ChromeJsonTest, GoldenOfOneRank) {
+  const testing::TinyRun run = testing::MakeTinyRun(
+      {{{.op = OpCode::kGemmForward, .micro_batch = 3, .stage = 1, .end_ps = 1'234'567},
+        {.op = OpCode::kCopyD2H,
+         .kind = TaskKind::kD2H,
+         .lane = Lane::kD2H,
+         .dim0 = 4096,
+         .ready_ps = 1'000'000,
+         .start_ps = 1'234'567,
+         .end_ps = 2'000'000'999}}});
+  const TraceMemoryCurve curve{0, Pool::kGpu, {0, 1'234'567}, {512, 256}};
+  const std::string name = R"(a "name")";
+  EXPECT_EQ(ToJson(BuildTrace(run.graph, run.replay, name, {&curve, 1})), kGolden);
+}
+
+TEST(ChromeJsonTest, SlicesOfATrackNeverOverlapOnceRounded) {
+  // Tasks that touch at odd picoseconds.
+  std::vector<testing::TinyTask> tasks;
+  Picoseconds now = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const Picoseconds end = now + 1 + (i * 7919) % 2503;
+    tasks.push_back({.ready_ps = now, .start_ps = now, .end_ps = end});
+    now = end;
+  }
+  const testing::TinyRun run = testing::MakeTinyRun({tasks});
+  const json parsed = json::parse(ToJson(BuildTrace(run.graph, run.replay, "")));
+  long long previous_end_ns = 0;
+  int slices = 0;
+  for (const json& event : parsed.at("traceEvents")) {
+    if (event.at("ph") != "X") continue;
+    // As Perfetto reads them.
+    const long long ts = std::llround(event.at("ts").get<double>() * 1000.0);
+    const long long duration = std::llround(event.at("dur").get<double>() * 1000.0);
+    EXPECT_GE(duration, 0);
+    EXPECT_EQ(ts, previous_end_ns);
+    previous_end_ns = ts + duration;
+    ++slices;
+  }
+  EXPECT_EQ(slices, 2000);
+}
+
+TEST(ChromeJsonTest, ArrowsJoinSlicesOfDifferentTracks) {
+  const testing::TinyRun run = testing::TwoRankRun();
+  const Trace trace = BuildTrace(run.graph, run.replay, "");
+  EXPECT_EQ(ToJson(trace).find("dependency"), std::string::npos);
+
+  const json parsed = json::parse(ToJson(trace, {.flows = &run.graph}));
+  std::map<int, json> starts;
+  int arrows = 0;
+  bool message_found = false;
+  for (const json& event : parsed.at("traceEvents")) {
+    if (event.at("ph") == "s") starts[event.at("id")] = event;
+    if (event.at("ph") != "f") continue;
+    ++arrows;
+    const json& start = starts.at(event.at("id"));
+    EXPECT_TRUE(start.at("pid") != event.at("pid") || start.at("tid") != event.at("tid"));
+    message_found |= start.at("pid") != event.at("pid");
+  }
+  // Of the nine edges (5, 7) stays on the compute lane; the message adds one.
+  EXPECT_EQ(arrows, 9);
+  EXPECT_TRUE(message_found);
+}
+
+}  // namespace
+}  // namespace twinstep

@@ -1,0 +1,182 @@
+#include "traces/chrome_json.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace twinstep {
+namespace {
+
+constexpr std::int64_t kPicosecondsPerNanosecond = 1000;
+
+std::int64_t Nanoseconds(std::int64_t ps) { return ps / kPicosecondsPerNanosecond; }
+
+std::string Quoted(std::string_view text) { return nlohmann::json(text).dump(); }
+
+// Writes the events of one file, with the commas between them.
+class Writer {
+ public:
+  Writer(const Trace& trace, std::ostream& out) : trace_(trace), out_(out) {
+    for (const std::string& name : trace.operators()) operators_.push_back(Quoted(name));
+    for (const std::string& name : trace.phases()) phases_.push_back(Quoted(name));
+  }
+
+  void Header() {
+    out_ << "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"name\":" << Quoted(trace_.name())
+         << ",\"iteration_s\":" << nlohmann::json(static_cast<double>(trace_.iteration_ps()) / 1e12)
+         << "},\"traceEvents\":[";
+  }
+  void Footer() { out_ << "\n]}\n"; }
+
+  void RankNames() {
+    for (const Trace::Rank& rank : trace_.ranks()) {
+      std::string name = "rank " + std::to_string(rank.global_rank()) + " (pp " +
+                         std::to_string(rank.pp()) + ", dp " + std::to_string(rank.dp()) + ", cp " +
+                         std::to_string(rank.cp()) + ", tp " + std::to_string(rank.tp()) + ")";
+      if (rank.class_size() > 1) name += ", stands for " + std::to_string(rank.class_size());
+      const std::string pid = std::to_string(rank.global_rank() + 1);
+      Meta("process_name", pid, "0", "\"name\":" + Quoted(name));
+      Meta("process_sort_index", pid, "0", "\"sort_index\":" + pid);
+    }
+  }
+
+  // Names the lanes that a rank uses, in the order of their ids.
+  void LaneNames() {
+    const auto lane_count = static_cast<std::size_t>(trace_.lanes_size());
+    std::vector<bool> used(static_cast<std::size_t>(trace_.ranks_size()) * lane_count, false);
+    for (int i = 0; i < trace_.task_size(); ++i) {
+      used[trace_.rank(i) * lane_count + trace_.lane(i)] = true;
+    }
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      if (!used[i]) continue;
+      const std::size_t lane = i % lane_count;
+      const std::string pid = Pid(static_cast<std::uint32_t>(i / lane_count));
+      const std::string tid = std::to_string(lane + 1);
+      Meta("thread_name", pid, tid, "\"name\":" + Quoted(trace_.lanes(static_cast<int>(lane))));
+      Meta("thread_sort_index", pid, tid, "\"sort_index\":" + tid);
+    }
+  }
+
+  void Slice(int i) {
+    const std::int64_t start = Nanoseconds(trace_.start_ps(i));
+    Begin();
+    out_ << "{\"ph\":\"X\",\"name\":" << operators_[trace_.op(i)]
+         << ",\"cat\":" << phases_[trace_.phase(i)] << ",\"pid\":" << Pid(trace_.rank(i))
+         << ",\"tid\":" << trace_.lane(i) + 1 << ",\"ts\":";
+    Microseconds(start);
+    out_ << ",\"dur\":";
+    Microseconds(Nanoseconds(trace_.end_ps(i)) - start);
+    out_ << ",\"args\":{\"task\":" << trace_.task(i);
+    Tag("micro_batch", trace_.micro_batch(i));
+    Tag("stage", trace_.stage(i));
+    Tag("block", trace_.block(i));
+    Tag("chunk", trace_.chunk(i));
+    if (trace_.bytes(i) != 0) out_ << ",\"bytes\":" << trace_.bytes(i);
+    const std::int64_t waited = trace_.start_ps(i) - trace_.ready_ps(i);
+    if (waited > 0) {
+      out_ << ",\"waited_us\":";
+      Microseconds(Nanoseconds(waited));
+    }
+    out_ << "}}";
+  }
+
+  void Counters() {
+    for (const Trace::MemoryCurve& curve : trace_.memory()) {
+      const std::string name =
+          Quoted(std::string(Name(static_cast<Pool>(curve.pool()))) + " memory");
+      for (int i = 0; i < curve.time_ps_size(); ++i) {
+        Begin();
+        out_ << "{\"ph\":\"C\",\"name\":" << name << ",\"pid\":" << Pid(curve.rank()) << ",\"ts\":";
+        Microseconds(Nanoseconds(curve.time_ps(i)));
+        out_ << ",\"args\":{\"bytes\":" << curve.live_bytes(i) << "}}";
+      }
+    }
+  }
+
+  // Viewers bind an arrow's end to the slice that encloses its time: both ends stand at the start
+  // of their slice.
+  void Arrow(int from, int to) {
+    ++arrows_;
+    for (const auto& [phase, event] : {std::pair{"s", from}, std::pair{"f", to}}) {
+      Begin();
+      out_ << "{\"ph\":\"" << phase << "\",\"bp\":\"e\",\"id\":" << arrows_
+           << ",\"name\":\"dependency\",\"cat\":\"dependency\",\"pid\":" << Pid(trace_.rank(event))
+           << ",\"tid\":" << trace_.lane(event) + 1 << ",\"ts\":";
+      Microseconds(Nanoseconds(trace_.start_ps(event)));
+      out_ << "}";
+    }
+  }
+
+ private:
+  void Begin() {
+    out_ << (first_ ? "\n" : ",\n");
+    first_ = false;
+  }
+
+  // Perfetto takes process 0 and thread 0 for the idle ones: ids start at 1.
+  std::string Pid(std::uint32_t rank) const {
+    return std::to_string(trace_.ranks(static_cast<int>(rank)).global_rank() + 1);
+  }
+
+  void Meta(std::string_view name, const std::string& pid, const std::string& tid,
+            const std::string& argument) {
+    Begin();
+    out_ << "{\"ph\":\"M\",\"name\":\"" << name << "\",\"pid\":" << pid << ",\"tid\":" << tid
+         << ",\"args\":{" << argument << "}}";
+  }
+
+  void Tag(std::string_view name, std::uint32_t value) {
+    if (value != kNoTag) out_ << ",\"" << name << "\":" << value;
+  }
+
+  void Microseconds(std::int64_t nanoseconds) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%lld.%03lld", static_cast<long long>(nanoseconds / 1000),
+                  static_cast<long long>(nanoseconds % 1000));
+    out_ << text;
+  }
+
+  const Trace& trace_;
+  std::ostream& out_;
+  std::vector<std::string> operators_, phases_;  // As JSON strings.
+  bool first_ = true;
+  std::int64_t arrows_ = 0;
+};
+
+void WriteArrows(const Trace& trace, const TaskGraph& graph, Writer* writer) {
+  std::vector<int> event_of(graph.tasks.size(), -1);
+  std::vector<int> send_of(graph.rendezvous.size(), -1);
+  for (int i = 0; i < trace.task_size(); ++i) {
+    event_of[trace.task(i)] = i;
+    const Task& task = graph.tasks[trace.task(i)];
+    if (task.kind == TaskKind::kSend) send_of[task.rendezvous] = i;
+  }
+  for (int i = 0; i < trace.task_size(); ++i) {
+    const TaskId id = trace.task(i);
+    const Task& task = graph.tasks[id];
+    for (const TaskId next : graph.Successors(id)) {
+      if (graph.tasks[next].lane != task.lane) writer->Arrow(i, event_of[next]);
+    }
+    if (task.kind == TaskKind::kRecv && send_of[task.rendezvous] >= 0) {
+      writer->Arrow(send_of[task.rendezvous], i);
+    }
+  }
+}
+
+}  // namespace
+
+void WriteChromeJson(const Trace& trace, const ChromeJsonOptions& options, std::ostream& out) {
+  Writer writer(trace, out);
+  writer.Header();
+  writer.RankNames();
+  writer.LaneNames();
+  for (int i = 0; i < trace.task_size(); ++i) writer.Slice(i);
+  writer.Counters();
+  if (options.flows != nullptr) WriteArrows(trace, *options.flows, &writer);
+  writer.Footer();
+}
+
+}  // namespace twinstep

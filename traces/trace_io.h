@@ -1,0 +1,21 @@
+// Trace files, by suffix: .pb is the Trace message (binary), .json Chrome JSON (write only).
+#pragma once
+
+#include <string>
+
+#include "sim/result.h"
+#include "traces/chrome_json.h"
+#include "traces/trace.pb.h"
+
+namespace twinstep {
+
+// Whether WriteTrace knows the suffix, to refuse a name before any work is done.
+Status CheckTraceName(const std::string& path);
+
+// `options` are for .json. An Error (kBadInput) names the file and the reason.
+Status WriteTrace(const Trace& trace, const ChromeJsonOptions& options, const std::string& path);
+
+// Reads a .pb file. Its columns have one length and its indices are in range.
+Result<Trace> ReadTrace(const std::string& path);
+
+}  // namespace twinstep
