@@ -1,0 +1,15 @@
+// The report as JSON. Names are stable; units stand in them. docs: README.md, "Report".
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "sim/report/report.h"
+
+namespace twinstep {
+
+nlohmann::ordered_json ToJson(const Report& report);
+
+// {"rule", "message", "rank", "pool", "bytes"}; rank, pool and bytes only where they apply.
+nlohmann::ordered_json ToJson(const Error& infeasible);
+
+}  // namespace twinstep
