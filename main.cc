@@ -1,0 +1,93 @@
+// twinstep: one training iteration, simulated. Each verb lives with its code.
+
+#include <array>
+#include <exception>
+#include <iostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/result.h"
+#include "sim/simulate/list_command.h"
+#include "sim/simulate/simulate_command.h"
+#include "sim/textproto/closest_name.h"
+#include "sim/version.h"
+
+namespace twinstep {
+namespace {
+
+struct Verb {
+  const char* name;
+  const char* summary;
+  ExitCode (*run)(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err);
+};
+
+constexpr std::array<Verb, 2> kVerbs = {{
+    {"simulate", "time and memory of one training iteration", RunSimulateCommand},
+    {"list", "models and clusters that are known by name", RunListCommand},
+}};
+
+std::string Help() {
+  std::string text =
+      "Twinstep: one training iteration of a large model, before it runs.\n\n"
+      "  twinstep VERB [OPTION ...]\n"
+      "  twinstep VERB --help\n"
+      "  twinstep --version\n\n"
+      "Verbs\n";
+  for (const Verb& verb : kVerbs) {
+    text += "  " + std::string(verb.name) +
+            std::string(12 - std::string_view(verb.name).size(), ' ') + verb.summary + "\n";
+  }
+  return text +
+         "\nExample\n"
+         "  twinstep simulate --model llama-65b --cluster h800 --gpus 256 --seq 8192 \\\n"
+         "      --global-batch 256 --tp 2 --cp 2 --pp 8 --layers-per-stage 2 --recompute "
+         "balanced\n";
+}
+
+ExitCode Run(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) {
+    std::cerr << Help();
+    return ExitCode::kBadInput;
+  }
+  const std::string& first = arguments.front();
+  if (first == "--help" || first == "-h" || first == "help") {
+    std::cout << Help();
+    return ExitCode::kDone;
+  }
+  if (first == "--version") {
+    std::cout << "twinstep " << kVersion << "\n";
+    return ExitCode::kDone;
+  }
+  std::vector<std::string> names;
+  for (const Verb& verb : kVerbs) {
+    if (first == verb.name) {
+      return verb.run({arguments.begin() + 1, arguments.end()}, std::cout, std::cerr);
+    }
+    names.push_back(verb.name);
+  }
+  std::cerr << "twinstep: no verb '" << first << "'" << DidYouMean(first, names)
+            << "; see twinstep --help\n";
+  return ExitCode::kBadInput;
+}
+
+}  // namespace
+}  // namespace twinstep
+
+int main(int argc, char** argv) {
+  // Expected errors are values; what is thrown is the library's (memory above all).
+  twinstep::ExitCode code = twinstep::ExitCode::kInternal;
+  try {
+    code = twinstep::Run({argv + 1, argv + argc});
+    std::cout.flush();
+    if (!std::cout) {
+      std::cerr << "twinstep: cannot write to standard output\n";
+      code = twinstep::ExitCode::kBadInput;
+    }
+  } catch (const std::bad_alloc&) {
+    std::cerr << "twinstep: out of memory\n";
+  } catch (const std::exception& error) {
+    std::cerr << "twinstep: internal error: " << error.what() << "\n";
+  }
+  return static_cast<int>(code);
+}

@@ -1,0 +1,55 @@
+#include "sim/simulate/list_command.h"
+
+#include <algorithm>
+
+#include "hw_specs/find_cluster.h"
+#include "model_zoo/find_model.h"
+#include "sim/report/echo_text.h"
+#include "sim/textproto/closest_name.h"
+
+namespace twinstep {
+namespace {
+
+constexpr const char* kHelp =
+    "twinstep list: what this binary knows by name\n\n"
+    "  twinstep list models     for --model\n"
+    "  twinstep list clusters   for --cluster\n\n"
+    "One name a line, its first word. Any other model or cluster is a text file away: see\n"
+    "model_zoo/model.proto and hw_specs/cluster.proto.\n";
+
+template <typename Find>
+ExitCode ListAll(const std::vector<std::string>& names, Find find, std::ostream& out,
+                 std::ostream& err) {
+  std::size_t width = 0;
+  for (const std::string& name : names) width = std::max(width, name.size());
+  for (const std::string& name : names) {
+    const auto found = find(name);
+    if (!found.ok()) {
+      err << "twinstep list: " << found.error().message << "\n";
+      return ExitCode::kInternal;  // A file of our own that does not pass our own rules.
+    }
+    out << name << std::string(width - name.size() + 2, ' ') << Describe(found.value()) << "\n";
+  }
+  return ExitCode::kDone;
+}
+
+}  // namespace
+
+ExitCode RunListCommand(const std::vector<std::string>& arguments, std::ostream& out,
+                        std::ostream& err) {
+  if (arguments.size() == 1 && arguments[0] == "--help") {
+    out << kHelp;
+    return ExitCode::kDone;
+  }
+  if (arguments.size() != 1) {
+    err << "twinstep list: one argument, models or clusters\n";
+    return ExitCode::kBadInput;
+  }
+  if (arguments[0] == "models") return ListAll(ListModels(), FindModel, out, err);
+  if (arguments[0] == "clusters") return ListAll(ListClusters(), FindCluster, out, err);
+  err << "twinstep list: '" << arguments[0] << "' is neither models nor clusters"
+      << DidYouMean(arguments[0], {"models", "clusters"}) << "\n";
+  return ExitCode::kBadInput;
+}
+
+}  // namespace twinstep

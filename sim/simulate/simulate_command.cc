@@ -1,0 +1,202 @@
+#include "sim/simulate/simulate_command.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <utility>
+
+#include "sim/graph/dot.h"
+#include "sim/report/json_report.h"
+#include "sim/report/progress.h"
+#include "sim/report/schedule_view.h"
+#include "sim/report/terminal.h"
+#include "sim/report/text_report.h"
+#include "sim/report/text_table.h"
+#include "sim/simulate/effect_check.h"
+#include "sim/simulate/options.h"
+#include "sim/simulate/simulate_input.h"
+#include "sim/simulate/simulation.h"
+#include "sim/simulate/sweep.h"
+#include "sim/str_cat.h"
+#include "traces/trace_builder.h"
+#include "traces/trace_io.h"
+
+namespace twinstep {
+namespace {
+
+// Memory curves in a trace: enough for a screen, and a peak is never lost.
+constexpr std::size_t kTraceMemoryPoints = 2000;
+
+Status WriteText(const std::string& path, const std::function<void(std::ostream&)>& write) {
+  std::ofstream file(path, std::ios::binary);
+  if (file) write(file);
+  file.close();
+  if (!file) return Error{.message = StrCat(path, ": cannot write: ", std::strerror(errno))};
+  return Unit{};
+}
+
+class Command {
+ public:
+  Command(const Options& options, std::ostream& out, std::ostream& err)
+      : options_(options), out_(out), err_(err) {}
+
+  ExitCode Run() {
+    if (options_.Has("help")) {
+      out_ << SimulateHelp();
+      return ExitCode::kDone;
+    }
+    const Result<std::vector<SweepPoint>> points = ExpandSweep(options_);
+    if (!points.ok()) return Fail(points.error());
+    const bool is_sweep = points.value().size() > 1;
+    if (const Status status = CheckOutputs(is_sweep); !status.ok()) return Fail(status.error());
+    return is_sweep ? RunSweep(points.value()) : RunOnce();
+  }
+
+ private:
+  ExitCode Fail(const Error& error) {
+    err_ << "twinstep simulate: " << error.message << "\n";
+    return error.code;
+  }
+
+  // What cannot be written is said before the work and not after it.
+  Status CheckOutputs(bool is_sweep) const {
+    const auto trace = options_.Get("trace");
+    if (trace) {
+      if (const Status known = CheckTraceName(*trace); !known.ok()) return known;
+    }
+    const bool arrows_fit = trace && trace->ends_with(".json");
+    if (options_.Has("trace-flows") && !arrows_fit) {
+      return Error{.message = "--trace-flows needs --trace FILE.json"};
+    }
+    for (const char* name : {"trace", "dot", "schedule-view"}) {
+      if (is_sweep && options_.Has(name)) {
+        return Error{.message = StrCat("--", name, " is for one iteration, and --set sweeps")};
+      }
+    }
+    return Unit{};
+  }
+
+  bool JsonToStandardOutput() const { return options_.Get("json") == "-"; }
+
+  Status WriteJson(const nlohmann::ordered_json& json) {
+    const auto path = options_.Get("json");
+    if (!path) return Unit{};
+    if (JsonToStandardOutput()) {
+      out_ << json.dump(2) << "\n";
+      return Unit{};
+    }
+    return WriteText(*path, [&json](std::ostream& file) { file << json.dump(2) << "\n"; });
+  }
+
+  ExitCode RunOnce() {
+    const Result<SimulateInput> input = ReadInput(options_);
+    if (!input.ok()) return Fail(input.error());
+    Progress progress(kSimulateSteps + StepsOfEffectCheck(options_));
+    Result<Simulation> done =
+        Simulate(input.value(), &progress, options_.Has("trace") ? kTraceMemoryPoints : 0);
+    if (!done.ok()) return Fail(done.error());
+    Simulation& simulation = done.value();
+    AddEffectWarnings(input.value(), &simulation, &progress);
+    progress.Finish();
+
+    const Report& report = simulation.report;
+    if (!JsonToStandardOutput()) {
+      out_ << ToText(report);
+      if (options_.Has("schedule-view") && simulation.iteration)
+        ShowSchedule(*simulation.iteration);
+    }
+    if (const Status status = WriteJson(ToJson(report)); !status.ok()) return Fail(status.error());
+    if (simulation.iteration) {
+      if (const Status status = WriteFiles(simulation); !status.ok()) return Fail(status.error());
+    }
+    return report.infeasible ? report.infeasible->code : ExitCode::kDone;
+  }
+
+  void AddEffectWarnings(const SimulateInput& input, Simulation* simulation, Progress* progress) {
+    for (std::string& warning : OptionsWithoutEffect(options_, input, *simulation, progress)) {
+      simulation->report.warnings.push_back(std::move(warning));
+    }
+  }
+
+  void ShowSchedule(const SimulatedIteration& iteration) {
+    const ScheduleViewOptions view = {.width = TerminalWidth(STDOUT_FILENO, kReportWidth),
+                                      .colour = &out_ == &std::cout && IsTerminal(STDOUT_FILENO)};
+    out_ << "\n"
+         << DrawSchedule(iteration.graph, iteration.replay, view) << "\n"
+         << StepTable(iteration.graph, iteration.replay, 0);
+  }
+
+  Status WriteFiles(const Simulation& simulation) {
+    const SimulatedIteration& run = *simulation.iteration;
+    if (const auto path = options_.Get("trace")) {
+      std::vector<TraceMemoryCurve> curves;
+      for (RankId rank = 0; rank < run.memory.size(); ++rank) {
+        for (std::size_t pool = 0; pool < kPoolCount; ++pool) {
+          TraceMemoryCurve curve{rank, static_cast<Pool>(pool), {}, {}};
+          for (const MemoryPoint& point : run.memory[rank][pool].curve) {
+            curve.time_ps.push_back(point.time_ps);
+            curve.live_bytes.push_back(point.total_bytes);
+          }
+          if (run.memory[rank][pool].peak_bytes > 0) curves.push_back(std::move(curve));
+        }
+      }
+      const std::string name =
+          StrCat(simulation.report.model.name(), " on ", simulation.report.plan.gpus, " GPUs of ",
+                 simulation.report.cluster.name());
+      const ChromeJsonOptions options{options_.Has("trace-flows") ? &run.graph : nullptr};
+      const Status status =
+          WriteTrace(BuildTrace(run.graph, run.replay, name, curves), options, *path);
+      if (!status.ok()) return status;
+    }
+    if (const auto path = options_.Get("dot")) {
+      return WriteText(*path, [&run](std::ostream& file) { file << ToDot(run.graph); });
+    }
+    return Unit{};
+  }
+
+  ExitCode RunSweep(const std::vector<SweepPoint>& points) {
+    Progress progress(points.size() * kSimulateSteps + StepsOfEffectCheck(options_));
+    std::vector<SweepRow> rows;
+    for (const SweepPoint& point : points) {
+      const Result<SimulateInput> input = ReadInput(point.options);
+      if (!input.ok()) return Fail(input.error());
+      Result<Simulation> done = Simulate(input.value(), &progress);
+      if (!done.ok()) return Fail(done.error());
+      if (rows.empty()) AddEffectWarnings(input.value(), &done.value(), &progress);
+      rows.push_back({point.fields, std::move(done.value().report)});
+    }
+    progress.Finish();
+    const std::vector<std::string> idle_fields = FieldsWithoutEffect(rows);
+    for (SweepRow& row : rows) {
+      row.report.warnings.insert(row.report.warnings.end(), idle_fields.begin(), idle_fields.end());
+    }
+    if (!JsonToStandardOutput()) out_ << SweepText(rows);
+    if (const Status status = WriteJson(SweepJson(rows)); !status.ok()) return Fail(status.error());
+    const bool all_infeasible = std::all_of(
+        rows.begin(), rows.end(), [](const SweepRow& row) { return row.report.infeasible; });
+    return all_infeasible ? ExitCode::kNo : ExitCode::kDone;
+  }
+
+  const Options& options_;
+  std::ostream& out_;
+  std::ostream& err_;
+};
+
+}  // namespace
+
+ExitCode RunSimulateCommand(const std::vector<std::string>& arguments, std::ostream& out,
+                            std::ostream& err) {
+  const Result<Options> options = ParseOptions(arguments);
+  if (!options.ok()) {
+    err << "twinstep simulate: " << options.error().message << "\n";
+    return options.error().code;
+  }
+  return Command(options.value(), out, err).Run();
+}
+
+}  // namespace twinstep

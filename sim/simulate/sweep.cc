@@ -1,0 +1,153 @@
+#include "sim/simulate/sweep.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "sim/report/echo_text.h"
+#include "sim/report/format.h"
+#include "sim/report/json_report.h"
+#include "sim/report/text_report.h"
+#include "sim/report/text_table.h"
+#include "sim/str_cat.h"
+#include "sim/textproto/set_field.h"
+
+namespace twinstep {
+namespace {
+
+// What a change is seen by.
+auto Figures(const Report& report) {
+  const SimulationResults x = report.results.value_or(SimulationResults{});
+  const std::string rule = report.infeasible ? report.infeasible->rule : "";
+  return std::tuple(rule, x.iteration_s, x.peak_gpu_bytes, x.host.peak_bytes);
+}
+
+// All fields but one have the same values.
+bool DiffersOnlyIn(std::size_t field, const SweepRow& a, const SweepRow& b) {
+  for (std::size_t i = 0; i < a.fields.size(); ++i) {
+    if (i != field && a.fields[i] != b.fields[i]) return false;
+  }
+  return true;
+}
+
+std::string Gibibytes(std::int64_t bytes) {
+  return bytes == 0 ? "-" : Fixed(static_cast<double>(bytes) / (1 << 30), 2);
+}
+
+// Column of a field: the end of its path, or a letter where several must fit in a line.
+std::string ColumnOf(const SweepRow& row, std::size_t field) {
+  const std::string& path = row.fields[field].first;
+  if (row.fields.size() > 1) return std::string(1, static_cast<char>('a' + field % 26));
+  return path.substr(path.rfind('.') + 1);
+}
+
+std::string Title(const SweepRow& row) {
+  std::string title = "Sweep of ";
+  for (std::size_t i = 0; i < row.fields.size(); ++i) {
+    if (i > 0) title += ", ";
+    if (row.fields.size() > 1) title += ColumnOf(row, i) + " = ";
+    title += row.fields[i].first;
+  }
+  return title + "; what is above is its first point";
+}
+
+}  // namespace
+
+Result<std::vector<SweepPoint>> ExpandSweep(const Options& options) {
+  std::vector<SweepPoint> points = {{{}, options}};
+  for (std::size_t i = 0; i < options.given().size(); ++i) {
+    const Option& option = options.given()[i];
+    if (option.name != "set") continue;
+    const Result<FieldValues> parsed = ParseFieldValues(option.value);
+    if (!parsed.ok()) return Error{.message = "--set: " + parsed.error().message};
+    const FieldValues& field = parsed.value();
+    if (field.values.size() == 1) continue;
+    if (points.size() * field.values.size() > kMaxSweepPoints) {
+      return Error{.message =
+                       StrCat("--set: the sweep has more than ", kMaxSweepPoints, " points")};
+    }
+    std::vector<SweepPoint> expanded;
+    for (const SweepPoint& point : points) {
+      for (const std::string& value : field.values) {
+        SweepPoint next = point;
+        next.fields.emplace_back(field.path, value);
+        next.options = next.options.With(i, StrCat(field.path, "=", value));
+        expanded.push_back(std::move(next));
+      }
+    }
+    points = std::move(expanded);
+  }
+  return points;
+}
+
+std::string SweepText(const std::vector<SweepRow>& rows) {
+  std::vector<std::string> titles;
+  for (std::size_t i = 0; i < rows.front().fields.size(); ++i) {
+    titles.push_back(ColumnOf(rows.front(), i));
+  }
+  for (const char* title : {"iteration", "of first", "tokens/s/GPU", "MFU %", "GPU GiB",
+                            "host GiB a node", "offload", ""}) {
+    titles.push_back(title);
+  }
+  TextTable table(titles);
+  table.AlignLeft(titles.size() - 1);
+  double first_s = 0;
+  for (const SweepRow& row : rows) {
+    std::vector<std::string> cells;
+    for (const auto& [field, value] : row.fields) cells.push_back(value);
+    if (row.report.results) {
+      const SimulationResults& x = *row.report.results;
+      if (first_s == 0) first_s = x.iteration_s;
+      cells.insert(
+          cells.end(),
+          {Seconds(x.iteration_s), first_s == 0 ? "-" : Fixed(x.iteration_s / first_s, 3),
+           Fixed(x.tokens_per_s_per_gpu, 1), Fixed(100 * x.mfu, 1), Gibibytes(x.peak_gpu_bytes),
+           Gibibytes(x.host.peak_bytes), Fixed(row.report.plan.offload_ratio, 3)});
+    }
+    cells.resize(titles.size() - 1, "-");
+    cells.push_back(row.report.infeasible ? row.report.infeasible->rule : "");
+    table.AddRow(std::move(cells));
+  }
+  std::string text = EchoText(rows.front().report) + "\n" + Paragraph("", 0, Title(rows.front())) +
+                     table.ToString();
+  std::vector<std::string> warnings;
+  for (const SweepRow& row : rows) {
+    for (const std::string& warning : row.report.warnings) {
+      if (std::find(warnings.begin(), warnings.end(), warning) == warnings.end()) {
+        warnings.push_back(warning);
+      }
+    }
+  }
+  return text + WarningsText(warnings);
+}
+
+nlohmann::ordered_json SweepJson(const std::vector<SweepRow>& rows) {
+  nlohmann::ordered_json sweep = nlohmann::ordered_json::array();
+  for (const SweepRow& row : rows) {
+    nlohmann::ordered_json set = nlohmann::ordered_json::object();
+    for (const auto& [field, value] : row.fields) set[field] = value;
+    nlohmann::ordered_json point = {{"set", set}};
+    point.update(ToJson(row.report));
+    sweep.push_back(std::move(point));
+  }
+  return {{"sweep", sweep}};
+}
+
+std::vector<std::string> FieldsWithoutEffect(const std::vector<SweepRow>& rows) {
+  std::vector<std::string> warnings;
+  for (std::size_t field = 0; field < rows.front().fields.size(); ++field) {
+    bool changed = false;
+    for (const SweepRow& a : rows) {
+      for (const SweepRow& b : rows) {
+        changed |= DiffersOnlyIn(field, a, b) && Figures(a.report) != Figures(b.report);
+      }
+    }
+    if (!changed) {
+      warnings.push_back(StrCat("--set ", rows.front().fields[field].first,
+                                " changed nothing: its values give the same iteration time and "
+                                "peak memory"));
+    }
+  }
+  return warnings;
+}
+
+}  // namespace twinstep

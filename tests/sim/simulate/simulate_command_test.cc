@@ -1,0 +1,293 @@
+// The verb as a user calls it, on models that simulate in milliseconds.
+
+#include "sim/simulate/simulate_command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "sim/simulate/list_command.h"
+
+namespace twinstep {
+namespace {
+
+using nlohmann::json;
+using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+struct Answer {
+  int code = -1;
+  std::string out, err;
+  json Json() const { return json::parse(out); }
+  std::vector<std::string> Warnings() const { return Json().at("warnings"); }
+};
+
+Answer Call(std::vector<std::string> arguments) {
+  std::ostringstream out, err;
+  const ExitCode code = RunSimulateCommand(arguments, out, err);
+  return {static_cast<int>(code), out.str(), err.str()};
+}
+
+// A pipeline of two of tiny-llama on four GPUs, JSON to standard output, and more options.
+Answer CallTiny(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {"--model", "tiny-llama", "--cluster",      "4xa100",
+                                        "--gpus",  "4",          "--global-batch", "8",
+                                        "--pp",    "2",          "--json",         "-"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return Call(arguments);
+}
+
+std::string TemporaryFile(const std::string& name, const std::string& text = "") {
+  const std::string path = ::testing::TempDir() + "/" + name;
+  if (!text.empty()) std::ofstream(path) << text;
+  return path;
+}
+
+TEST(SimulateCommandTest, ReportsAnIteration) {
+  const Answer answer = CallTiny({});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  const json report = answer.Json();
+  EXPECT_GT(report.at("iteration_time_s"), 0);
+  EXPECT_EQ(report.at("plan").at("data_parallel"), 2);
+  EXPECT_EQ(report.at("offload_ratio"), 0);
+  double sum = 0;
+  for (const auto& [name, seconds] : report.at("breakdown").items()) sum += seconds.get<double>();
+  EXPECT_NEAR(sum, report.at("iteration_time_s").get<double>(), 1e-12);
+  EXPECT_THAT(answer.Warnings(), IsEmpty());
+}
+
+TEST(SimulateCommandTest, TheSameInputGivesTheSameBytes) {
+  EXPECT_EQ(CallTiny({"--virtual-stages", "2"}).out, CallTiny({"--virtual-stages", "2"}).out);
+}
+
+TEST(SimulateCommandTest, EnginesAgree) {
+  const double fast = CallTiny({}).Json().at("iteration_time_s");
+  const Answer simgrid = CallTiny({"--engine", "simgrid"});
+  if (simgrid.code == 2) GTEST_SKIP() << simgrid.err;  // Built without it.
+  EXPECT_NEAR(simgrid.Json().at("iteration_time_s").get<double>(), fast, 1e-3 * fast);
+}
+
+TEST(SimulateCommandTest, AllRanksGiveTheTimeOfTheirClasses) {
+  const json folded = CallTiny({}).Json();
+  const json whole = CallTiny({"--all-ranks"}).Json();
+  EXPECT_EQ(whole.at("ranks").size(), 4u);
+  EXPECT_LT(folded.at("ranks").size(), 4u);
+  EXPECT_NEAR(folded.at("iteration_time_s").get<double>(),
+              whole.at("iteration_time_s").get<double>(),
+              1e-6 * whole.at("iteration_time_s").get<double>());
+  EXPECT_EQ(folded.at("peak_gpu_memory_bytes"), whole.at("peak_gpu_memory_bytes"));
+}
+
+TEST(SimulateCommandTest, FlagsOverrideThePlanFile) {
+  const std::string path = TemporaryFile(
+      "plan.textproto", "global_batch: 16 pipeline_parallel: 2 virtual_stages: 2 micro_batch: 1");
+  const std::vector<std::string> base = {"--model", "tiny-llama", "--cluster", "4xa100",
+                                         "--plan",  path,         "--json",    "-"};
+  const json of_file = Call(base).Json();
+  EXPECT_EQ(of_file.at("plan").at("virtual_stages"), 2);
+  EXPECT_EQ(of_file.at("plan").at("global_batch"), 16);
+  std::vector<std::string> with_flag = base;
+  with_flag.insert(with_flag.end(), {"--layers-per-stage", "2", "--micro-batch", "2"});
+  const json of_flags = Call(with_flag).Json();
+  EXPECT_EQ(of_flags.at("plan").at("virtual_stages"), 1);
+  EXPECT_EQ(of_flags.at("plan").at("micro_batch"), 2);
+}
+
+TEST(SimulateCommandTest, RecipeAndSetReachTheModelAndTheCluster) {
+  const json report =
+      CallTiny({"--precision", "fp32", "--clip-norm", "0.5", "--dropout", "0.1", "--set",
+                "vocab_size=512", "--set", "node.pcie.h2d_bytes_per_s=1e9"})
+          .Json();
+  EXPECT_EQ(report.at("model").at("recipe").at("precision"), "FP32");
+  EXPECT_EQ(report.at("model").at("recipe").at("clip_norm"), 0.5);
+  EXPECT_EQ(report.at("model").at("recipe").at("hidden_dropout"), 0.1);
+  EXPECT_EQ(report.at("model").at("vocab_size"), 512);
+  EXPECT_EQ(report.at("cluster").at("node").at("pcie").at("h2d_bytes_per_s"), 1e9);
+}
+
+TEST(SimulateCommandTest, ImpossiblePlansExitWithOneAndTheirRule) {
+  const Answer answer = CallTiny({"--virtual-stages", "3"});
+  EXPECT_EQ(answer.code, 1);
+  EXPECT_EQ(answer.Json().at("infeasible").at("rule"), "layers-divide");
+  EXPECT_FALSE(answer.Json().contains("iteration_time_s"));
+
+  EXPECT_EQ(CallTiny({"--tp", "3"}).Json().at("infeasible").at("rule"), "gpus-divide");
+}
+
+TEST(SimulateCommandTest, TooMuchGpuMemorySaysByHowMuch) {
+  const std::int64_t peak = CallTiny({}).Json().at("peak_gpu_memory_bytes");
+  const Answer fits = CallTiny({"--gpu-memory-capacity", std::to_string(peak)});
+  EXPECT_EQ(fits.code, 0);
+
+  const Answer answer = CallTiny({"--gpu-memory-capacity", std::to_string(peak - 100)});
+  EXPECT_EQ(answer.code, 1);
+  const json infeasible = answer.Json().at("infeasible");
+  EXPECT_EQ(infeasible.at("rule"), "gpu-memory");
+  EXPECT_EQ(infeasible.at("pool"), "gpu");
+  EXPECT_EQ(infeasible.at("bytes"), 100);
+  EXPECT_TRUE(infeasible.contains("rank"));
+  // The report is there all the same.
+  EXPECT_GT(answer.Json().at("iteration_time_s"), 0);
+}
+
+TEST(SimulateCommandTest, TooMuchHostMemorySaysByHowMuch) {
+  const std::vector<std::string> offload = {"--virtual-stages", "2", "--offload-ratio", "0.5"};
+  const std::int64_t peak = CallTiny(offload).Json().at("peak_host_memory_per_node_bytes");
+  ASSERT_GT(peak, 0);
+  std::vector<std::string> arguments = offload;
+  arguments.insert(arguments.end(), {"--host-memory-budget", std::to_string(peak - 7)});
+  const Answer answer = CallTiny(arguments);
+  EXPECT_EQ(answer.code, 1);
+  EXPECT_EQ(answer.Json().at("infeasible").at("rule"), "host-memory");
+  EXPECT_EQ(answer.Json().at("infeasible").at("bytes"), 7);
+}
+
+// papers.md 1.6: the offload ratios that the paper publishes.
+TEST(SimulateCommandTest, AutoSolvesThePublishedOffloadRatio) {
+  const Answer answer = Call({"--model",
+                              "llama-7b",
+                              "--cluster",
+                              "h800",
+                              "--gpus",
+                              "4",
+                              "--pp",
+                              "4",
+                              "--layers-per-stage",
+                              "1",
+                              "--seq",
+                              "12288",
+                              "--global-batch",
+                              "16",
+                              "--set",
+                              "vocab_size=32004",
+                              "--recompute",
+                              "balanced",
+                              "--offload-ratio",
+                              "auto",
+                              "--gpu-memory-budget",
+                              "65000MiB",
+                              "--json",
+                              "-"});
+  ASSERT_EQ(answer.code, 0) << answer.err << answer.out;
+  EXPECT_NEAR(answer.Json().at("offload_ratio").get<double>(), 0.096, 0.0005);
+}
+
+TEST(SimulateCommandTest, BudgetsBindWithAGivenRatioToo) {
+  const Answer answer = CallTiny({"--gpu-memory-budget", "1000"});
+  EXPECT_EQ(answer.code, 1);
+  EXPECT_EQ(answer.Json().at("infeasible").at("rule"), "gpu-memory-budget");
+  EXPECT_GT(answer.Json().at("infeasible").at("bytes"), 0);
+}
+
+TEST(SimulateCommandTest, OptionsThatChangeNothingAreReported) {
+  EXPECT_THAT(CallTiny({"--recompute", "selective"}).Warnings(),
+              Contains(HasSubstr("changes nothing with flash attention")));
+  EXPECT_THAT(CallTiny({"--set", "description=other"}).Warnings(),
+              Contains(HasSubstr("--set description=other changed nothing: iteration time")));
+  EXPECT_THAT(CallTiny({"--set", "layers=4"}).Warnings(),
+              Contains("--set layers=4 changed nothing: the field has this value already"));
+  EXPECT_THAT(CallTiny({"--set", "node.host.cores=1"}).Warnings(),
+              Contains(HasSubstr("node.host.cores=1 changed nothing")));
+  // These do change something, or only repeat a default.
+  EXPECT_THAT(CallTiny({"--set", "gpu.kernel_launch_s=1e-4"}).Warnings(), IsEmpty());
+  EXPECT_THAT(CallTiny({"--recompute", "full"}).Warnings(), IsEmpty());
+  EXPECT_THAT(CallTiny({"--recompute", "none"}).Warnings(), IsEmpty());
+}
+
+TEST(SimulateCommandTest, SweepsMakeATable) {
+  const Answer answer = CallTiny({"--set", "gpu.kernel_launch_s=1e-6,1e-5", "--set", "layers=4,8"});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  const json sweep = answer.Json().at("sweep");
+  ASSERT_EQ(sweep.size(), 4u);
+  EXPECT_EQ(sweep[1].at("set"), (json{{"gpu.kernel_launch_s", "1e-6"}, {"layers", "8"}}));
+  EXPECT_LT(sweep[0].at("iteration_time_s"), sweep[2].at("iteration_time_s"));
+
+  const Answer text = Call({"--model", "tiny-llama", "--cluster", "4xa100", "--global-batch", "8",
+                            "--set", "node.host.cores=1,2"});
+  ASSERT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("Sweep of node.host.cores"));
+  EXPECT_THAT(text.out, HasSubstr("node.host.cores changed nothing"));
+}
+
+TEST(SimulateCommandTest, WritesEveryFileThatWasAskedFor) {
+  const std::string report = TemporaryFile("report.json"), chrome = TemporaryFile("trace.json"),
+                    trace = TemporaryFile("trace.pb"), dot = TemporaryFile("graph.dot");
+  const Answer answer =
+      Call({"--model", "tiny-gpt", "--cluster", "4xa100", "--global-batch", "8", "--pp", "2",
+            "--json", report, "--trace", chrome, "--trace-flows", "--dot", dot, "--schedule-view"});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  EXPECT_THAT(answer.out, HasSubstr("Where the time goes"));
+  EXPECT_THAT(answer.out, HasSubstr("Schedule: F3 forward"));
+  EXPECT_THAT(answer.out, HasSubstr("Activation blocks of rank 0"));
+  const auto parse = [](const std::string& path) {
+    std::ifstream file(path);
+    return json::parse(file);
+  };
+  EXPECT_TRUE(parse(report).contains("iteration_time_s"));
+  EXPECT_GT(parse(chrome).at("traceEvents").size(), 100u);
+  std::ifstream picture(dot);
+  std::string first_line;
+  std::getline(picture, first_line);
+  EXPECT_THAT(first_line, StartsWith("digraph"));
+  EXPECT_EQ(
+      Call({"--model", "tiny-gpt", "--cluster", "4xa100", "--global-batch", "8", "--trace", trace})
+          .code,
+      0);
+  EXPECT_TRUE(std::ifstream(trace).good());
+}
+
+TEST(SimulateCommandTest, BadInputExitsWithTwoAndNamesTheOption) {
+  for (const auto& [arguments, message] :
+       std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--schedule", "zigzag"}, "--schedule: 'zigzag' is none of gpipe, 1f1b, interleaved"},
+           {{"--zero", "4"}, "--zero: '4' is none of 0, 1, 2, 3"},
+           {{"--micro-batch", "0"}, "--micro-batch: 0 is less than 1"},
+           {{"--offload-ratio", "1.5"}, "--offload-ratio: 1.5 is not between 0 and 1"},
+           {{"--offload-ratio", "auto"}, "--offload-ratio: auto needs --gpu-memory-budget"},
+           {{"--dropout", "x"}, "--dropout: "},
+           {{"--set", "no_such_field=1"}, "--set: "},
+           {{"--set", "layers=0"}, "layers"},
+           {{"--trace", "x.txt"}, "x.txt: a trace file ends in .json"},
+           {{"--trace-flows"}, "--trace-flows needs --trace FILE.json"},
+           {{"--plan", "/nowhere.textproto"}, "/nowhere.textproto"},
+           {{"--profile", "/nowhere.textproto"}, "/nowhere.textproto"},
+           {{"--sequence-parallel", "maybe"}, "--sequence-parallel: 'maybe' is none of on, off"},
+           {{"--schedule-view", "--set", "layers=4,8"}, "--schedule-view is for one iteration"}}) {
+    const Answer answer = CallTiny(arguments);
+    EXPECT_EQ(answer.code, 2) << message;
+    EXPECT_THAT(answer.err, HasSubstr(message));
+    EXPECT_EQ(answer.out, "");
+  }
+  EXPECT_THAT(Call({"--model", "lama-65b", "--cluster", "h800"}).err, HasSubstr("llama-65b"));
+  EXPECT_THAT(Call({"--model", "tiny-gpt"}).err, HasSubstr("--cluster is missing"));
+}
+
+TEST(ListCommandTest, OneNameALineFirstWord) {
+  std::ostringstream out, err;
+  ASSERT_EQ(RunListCommand({"models"}, out, err), ExitCode::kDone) << err.str();
+  std::vector<std::string> names;
+  std::istringstream lines(out.str());
+  for (std::string line; std::getline(lines, line);)
+    names.push_back(line.substr(0, line.find(' ')));
+  EXPECT_THAT(names, Contains("llama-65b"));
+  EXPECT_THAT(names, Contains("tiny-gpt"));
+
+  std::ostringstream clusters;
+  ASSERT_EQ(RunListCommand({"clusters"}, clusters, err), ExitCode::kDone) << err.str();
+  EXPECT_THAT(clusters.str(), HasSubstr("\nh800 "));
+  EXPECT_EQ(RunListCommand({"model"}, out, err), ExitCode::kBadInput);
+  EXPECT_THAT(err.str(), HasSubstr("did you mean models?"));
+  EXPECT_EQ(RunListCommand({}, out, err), ExitCode::kBadInput);
+}
+
+}  // namespace
+}  // namespace twinstep
