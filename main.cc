@@ -1,8 +1,12 @@
 // twinstep: one training iteration, simulated. Each verb lives with its code.
 
+#include <unistd.h>
+
 #include <array>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,6 +79,10 @@ ExitCode Run(const std::vector<std::string>& arguments) {
 }  // namespace twinstep
 
 int main(int argc, char** argv) {
+  // `bazel run` starts programs elsewhere; paths mean what they meant where it was typed.
+  if (const char* directory = std::getenv("BUILD_WORKING_DIRECTORY")) {
+    if (chdir(directory) != 0) std::cerr << "twinstep: cannot go to " << directory << "\n";
+  }
   // Expected errors are values; what is thrown is the library's (memory above all).
   twinstep::ExitCode code = twinstep::ExitCode::kInternal;
   try {

@@ -143,11 +143,11 @@ const char* ShortName(Role role) {
     case Role::kOffloadSlot:
       return "offload";
     case Role::kTransient:
-      return "transient";
+      return "temp.";
     case Role::kCommunication:
       return "comm.";
     case Role::kWorkspace:
-      return "wkspace";
+      return "work";
   }
   return "";
 }
@@ -173,7 +173,10 @@ std::string MemoryText(const SimulationResults& results, Pool pool, std::size_t 
     largest = std::max(largest, rank.pools[static_cast<std::size_t>(pool)].arena_bytes);
   }
   const TableUnit unit = BytesUnit(largest);
-  const auto bytes = [&unit](std::int64_t x) { return Cell(static_cast<double>(x), unit, 2); };
+  const int decimals = unit.size >= 0x1p30 ? 2 : 1;
+  const auto bytes = [&unit, decimals](std::int64_t x) {
+    return Cell(static_cast<double>(x), unit, decimals);
+  };
   TextTable table(titles);
   const std::size_t shown = std::min(max_ranks, results.ranks.size());
   for (std::size_t r = 0; r < shown; ++r) {

@@ -84,8 +84,14 @@ std::string SweepText(const std::vector<SweepRow>& rows) {
   for (std::size_t i = 0; i < rows.front().fields.size(); ++i) {
     titles.push_back(ColumnOf(rows.front(), i));
   }
-  for (const char* title : {"iteration", "of first", "tokens/s/GPU", "MFU %", "GPU GiB",
-                            "host GiB a node", "offload", ""}) {
+  double longest_s = 0;
+  for (const SweepRow& row : rows) {
+    if (row.report.results) longest_s = std::max(longest_s, row.report.results->iteration_s);
+  }
+  const TableUnit unit = SecondsUnit(longest_s);
+  titles.push_back(StrCat("iteration ", unit.name));
+  for (const char* title :
+       {"of first", "tokens/s/GPU", "MFU %", "GPU GiB", "host GiB a node", "offload", ""}) {
     titles.push_back(title);
   }
   TextTable table(titles);
@@ -97,11 +103,11 @@ std::string SweepText(const std::vector<SweepRow>& rows) {
     if (row.report.results) {
       const SimulationResults& x = *row.report.results;
       if (first_s == 0) first_s = x.iteration_s;
-      cells.insert(
-          cells.end(),
-          {Seconds(x.iteration_s), first_s == 0 ? "-" : Fixed(x.iteration_s / first_s, 3),
-           Fixed(x.tokens_per_s_per_gpu, 1), Fixed(100 * x.mfu, 1), Gibibytes(x.peak_gpu_bytes),
-           Gibibytes(x.host.peak_bytes), Fixed(row.report.plan.offload_ratio, 3)});
+      cells.insert(cells.end(), {Fixed(x.iteration_s / unit.size, 3),
+                                 first_s == 0 ? "-" : Fixed(x.iteration_s / first_s, 3),
+                                 Fixed(x.tokens_per_s_per_gpu, 1), Fixed(100 * x.mfu, 1),
+                                 Gibibytes(x.peak_gpu_bytes), Gibibytes(x.host.peak_bytes),
+                                 Fixed(row.report.plan.offload_ratio, 3)});
     }
     cells.resize(titles.size() - 1, "-");
     cells.push_back(row.report.infeasible ? row.report.infeasible->rule : "");

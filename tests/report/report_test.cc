@@ -7,7 +7,7 @@
 #include "sim/report/proto_json.h"
 #include "sim/report/text_report.h"
 #include "sim/report/text_table.h"
-#include "tests/sim/report/tiny_report.h"
+#include "tests/report/tiny_report.h"
 
 namespace twinstep {
 namespace {

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Runs every block of README.md that opens with ```sh run, in order and in one empty directory, each
+# of which must exit with 0. Setting up and building is what this test already stands on: there
+# ./setup.sh does nothing and `bazel run //:twinstep -- ARGUMENTS` runs the binary that was built.
+# A block that opens with ```sh run=N must exit with N.
+set -euo pipefail
+
+readme=$PWD/README.md
+binary=$PWD/twinstep
+scratch=$(mktemp -d "${TEST_TMPDIR:-/tmp}/readme.XXXXXX")
+mkdir -p "$scratch/bin" "$scratch/blocks" "$scratch/work"
+
+cat >"$scratch/bin/bazel" <<STUB
+#!/usr/bin/env bash
+if [ "\$1 \$2 \$3" != "run //:twinstep --" ]; then
+  echo "README test: expected 'bazel run //:twinstep -- ...', not 'bazel \$*'" >&2
+  exit 99
+fi
+shift 3
+exec "$binary" "\$@"
+STUB
+printf '#!/bin/sh\n' >"$scratch/work/setup.sh"
+ln -s "$binary" "$scratch/bin/twinstep"
+chmod +x "$scratch/bin/bazel" "$scratch/work/setup.sh"
+export PATH="$scratch/bin:$PATH"
+
+# One file a block, named by its order, expected exit status and line.
+awk -v out="$scratch/blocks" '
+  /^```/ && inside { inside = 0; close(file); next }
+  /^```sh run(=[0-9]+)?$/ {
+    status = 0
+    if (match($0, /[0-9]+$/)) status = substr($0, RSTART)
+    file = sprintf("%s/%03d.%d.%d", out, ++count, status, NR)
+    inside = 1
+    printf "" > file
+    next
+  }
+  inside { print > file }
+' "$readme"
+
+count=0
+for block in "$scratch"/blocks/*; do
+  [ -s "$block" ] || { echo "README.md holds no block to run" >&2; exit 1; }
+  name=${block##*/}
+  line=${name##*.}
+  expected=${name#*.}
+  expected=${expected%.*}
+  status=0
+  (cd "$scratch/work" && bash -euo pipefail "$block") >"$scratch/output" 2>&1 || status=$?
+  if [ "$status" -ne "$expected" ]; then
+    echo "README.md:$line exits with $status, not $expected:" >&2
+    cat "$block" "$scratch/output" >&2
+    exit 1
+  fi
+  count=$((count + 1))
+done
+echo "$count blocks of README.md ran"
