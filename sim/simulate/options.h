@@ -1,41 +1,14 @@
-// The options of `twinstep simulate`: their names, help and values as given.
+// The options of `twinstep simulate`.
 #pragma once
 
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "sim/options/options.h"
 #include "sim/result.h"
 
 namespace twinstep {
 
-// One option as given: {"tp", "2"}. Switches have an empty value.
-struct Option {
-  std::string name;
-  std::string value;
-  bool operator==(const Option&) const = default;
-};
-
-class Options {
- public:
-  Options() = default;
-  explicit Options(std::vector<Option> given) : given_(std::move(given)) {}
-
-  bool Has(std::string_view name) const { return Get(name).has_value(); }
-  // The value of an option that may be given once.
-  std::optional<std::string> Get(std::string_view name) const;
-  const std::vector<Option>& given() const { return given_; }
-  // Without what is at `index` of given().
-  Options Without(std::size_t index) const;
-  // With another value at `index` of given().
-  Options With(std::size_t index, std::string value) const;
-
- private:
-  std::vector<Option> given_;
-};
-
-// An Error names the option, and the closest ones if it is unknown.
 Result<Options> ParseOptions(const std::vector<std::string>& arguments);
 
 // The text of --help.

@@ -1,0 +1,34 @@
+// The options that say how a model is trained and how an iteration is spread, which several verbs
+// have.
+//
+//   groups = {..., RecipeOptions(), PlanOptions()};
+//   Status plan = ApplyPlanOptions(options, &plan);        // Flags override the plan's file.
+//   Status recipe = ApplyRecipeOptions(options, model.mutable_recipe());
+#pragma once
+
+#include <vector>
+
+#include "model_zoo/model.pb.h"
+#include "sim/options/options.h"
+#include "sim/plan/plan.pb.h"
+#include "sim/plan/resolved_plan.h"
+#include "sim/result.h"
+
+namespace twinstep {
+
+// --seq, --global-batch, --micro-batch.
+std::vector<OptionSpec> BatchOptions();
+// --attention, --recompute.
+std::vector<OptionSpec> ActivationOptions();
+// --precision, --clip-norm, --dropout, --attention-dropout.
+OptionGroup RecipeOptions();
+// --plan, --tp, --schedule, ...
+OptionGroup PlanOptions();
+
+Status ApplyRecipeOptions(const Options& options, Recipe* recipe);
+
+// Reads the file of --plan, if it is given, then applies the flags of PlanOptions, BatchOptions and
+// ActivationOptions.
+Status ReadPlanOptions(const Options& options, Plan* plan, PlanRules* rules);
+
+}  // namespace twinstep
