@@ -5,7 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "traces/interval_set.h"
 
 namespace twinstep {
 namespace {
@@ -14,7 +17,10 @@ constexpr std::int64_t kPicosecondsPerNanosecond = 1000;
 
 std::int64_t Nanoseconds(std::int64_t ps) { return ps / kPicosecondsPerNanosecond; }
 
-std::string Quoted(std::string_view text) { return nlohmann::json(text).dump(); }
+// Bytes that are no UTF-8 are replaced: JSON cannot hold them.
+std::string Quoted(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 // Writes the events of one file, with the commas between them.
 class Writer {
@@ -22,6 +28,15 @@ class Writer {
   Writer(const Trace& trace, std::ostream& out) : trace_(trace), out_(out) {
     for (const std::string& name : trace.operators()) operators_.push_back(Quoted(name));
     for (const std::string& name : trace.phases()) phases_.push_back(Quoted(name));
+    for (const std::string& name : trace.kinds()) {
+      computes_.push_back(name == Name(TaskKind::kCompute));
+    }
+    std::vector<std::vector<Interval>> computing(static_cast<std::size_t>(trace.ranks_size()));
+    for (int i = 0; i < trace.task_size(); ++i) {
+      if (!computes_[trace.kind(i)]) continue;
+      computing[trace.rank(i)].push_back({trace.start_ps(i), trace.end_ps(i)});
+    }
+    for (std::vector<Interval>& rank : computing) computing_.emplace_back(std::move(rank));
   }
 
   void Header() {
@@ -75,6 +90,11 @@ class Writer {
     Tag("block", trace_.block(i));
     Tag("chunk", trace_.chunk(i));
     if (trace_.bytes(i) != 0) out_ << ",\"bytes\":" << trace_.bytes(i);
+    if (!computes_[trace_.kind(i)]) {
+      const Interval when{trace_.start_ps(i), trace_.end_ps(i)};
+      out_ << ",\"exposed_us\":";
+      Microseconds(Nanoseconds(when.end - when.begin - computing_[trace_.rank(i)].Overlap(when)));
+    }
     const std::int64_t waited = trace_.start_ps(i) - trace_.ready_ps(i);
     if (waited > 0) {
       out_ << ",\"waited_us\":";
@@ -142,6 +162,8 @@ class Writer {
   const Trace& trace_;
   std::ostream& out_;
   std::vector<std::string> operators_, phases_;  // As JSON strings.
+  std::vector<bool> computes_;                   // By kind.
+  std::vector<IntervalSet> computing_;           // By rank.
   bool first_ = true;
   std::int64_t arrows_ = 0;
 };

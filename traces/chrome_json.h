@@ -2,7 +2,8 @@
 //
 // A rank is a process, a lane a thread, a task one complete event; slices of a track never
 // overlap. Times are microseconds cut to whole nanoseconds, start and end alike, so that slices
-// which touch in the trace touch in the file. GPU, pinned and host memory are counters.
+// which touch in the trace touch in the file. GPU, pinned and host memory are counters. Copies and
+// communication say how much of them is exposed: no compute task of their rank runs beside it.
 #pragma once
 
 #include <ostream>

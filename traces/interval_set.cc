@@ -48,6 +48,16 @@ Picoseconds IntervalSet::Overlap(const IntervalSet& other) const {
   return overlap;
 }
 
+Picoseconds IntervalSet::Overlap(const Interval& interval) const {
+  Picoseconds overlap = 0;
+  auto x = std::partition_point(intervals_.begin(), intervals_.end(),
+                                [&](const Interval& other) { return other.end <= interval.begin; });
+  for (; x != intervals_.end() && x->begin < interval.end; ++x) {
+    overlap += std::min(x->end, interval.end) - std::max(x->begin, interval.begin);
+  }
+  return overlap;
+}
+
 IntervalSet IntervalSet::Union(const IntervalSet& other) const {
   std::vector<Interval> all;
   all.reserve(intervals_.size() + other.intervals_.size());

@@ -24,6 +24,8 @@ class IntervalSet {
   Picoseconds Length() const;
   // Time that both sets cover, O(n + m).
   Picoseconds Overlap(const IntervalSet& other) const;
+  // Time of one interval that the set covers, O(log n + intervals that it meets).
+  Picoseconds Overlap(const Interval& interval) const;
   IntervalSet Union(const IntervalSet& other) const;
 
  private:

@@ -1,5 +1,6 @@
 #include "sim/report/echo_text.h"
 
+#include "sim/estimate/model_size.h"
 #include "sim/plan/plan_names.h"
 #include "sim/report/format.h"
 #include "sim/report/text_table.h"
@@ -19,6 +20,13 @@ std::string Lowered(std::string text) {
 
 // Significant digits as a person would write them: 989, 53.4.
 std::string Short(double value) { return StrCat(value); }
+
+// 65.28 B, 344.1 M, 90 K.
+std::string Parameters(std::int64_t count) {
+  const double x = static_cast<double>(count);
+  if (x >= 1e9) return Fixed(x / 1e9, x < 1e11 ? 2 : 1) + " B";
+  return x >= 1e6 ? Fixed(x / 1e6, 1) + " M" : Fixed(x / 1e3, 0) + " K";
+}
 
 std::string RecipeText(const Recipe& recipe) {
   std::string text = recipe.precision() == PRECISION_DEFAULT
@@ -78,9 +86,10 @@ std::string PlanText(const ResolvedPlan& plan) {
 
 std::string Describe(const Model& model) {
   const std::int64_t kv_heads = model.kv_heads() == 0 ? model.attention_heads() : model.kv_heads();
-  std::string text = StrCat(Lowered(Family_Name(model.family())), ", ", model.layers(),
-                            " layers, hidden ", model.hidden_size(), ", ffn ",
-                            model.ffn_hidden_size(), ", ", model.attention_heads(), " heads");
+  std::string text =
+      StrCat(Lowered(Family_Name(model.family())), ", ", Parameters(TotalParameters(model)),
+             " parameters, ", model.layers(), " layers, hidden ", model.hidden_size(), ", ffn ",
+             model.ffn_hidden_size(), ", ", model.attention_heads(), " heads");
   if (kv_heads != model.attention_heads()) text += StrCat(" (", kv_heads, " key-value)");
   text += StrCat(", vocabulary ", model.vocab_size(),
                  model.tied_embeddings() ? ", tied embeddings" : "");
@@ -104,7 +113,11 @@ std::string EchoText(const Report& report) {
                         " host memory a node");
   text += Paragraph("links", kLabelWidth, LinksText(report.cluster));
   if (!report.profile.empty()) text += Paragraph("profile", kLabelWidth, report.profile);
-  if (!report.plan_is_valid) return text;
+  if (!report.plan_is_valid) {
+    return text + Paragraph("plan", kLabelWidth,
+                            StrCat(Count(report.requested_gpus),
+                                   " GPUs, asked for: ", report.requested_plan.ShortDebugString()));
+  }
   text += Paragraph("plan", kLabelWidth, PlanText(report.plan));
   text += Paragraph(
       "iteration", kLabelWidth,

@@ -182,4 +182,8 @@ ordered_json ToJson(const Report& report) {
   return json;
 }
 
+std::string JsonText(const ordered_json& json) {
+  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace twinstep

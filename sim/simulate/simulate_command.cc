@@ -73,6 +73,9 @@ class Command {
     if (options_.Has("trace-flows") && !arrows_fit) {
       return Error{.message = "--trace-flows needs --trace FILE.json"};
     }
+    if (options_.Has("schedule-view") && JsonToStandardOutput()) {
+      return Error{.message = "--schedule-view is text, and --json - takes standard output"};
+    }
     for (const char* name : {"trace", "dot", "schedule-view"}) {
       if (is_sweep && options_.Has(name)) {
         return Error{.message = StrCat("--", name, " is for one iteration, and --set sweeps")};
@@ -87,10 +90,10 @@ class Command {
     const auto path = options_.Get("json");
     if (!path) return Unit{};
     if (JsonToStandardOutput()) {
-      out_ << json.dump(2) << "\n";
+      out_ << JsonText(json);
       return Unit{};
     }
-    return WriteText(*path, [&json](std::ostream& file) { file << json.dump(2) << "\n"; });
+    return WriteText(*path, [&json](std::ostream& file) { file << JsonText(json); });
   }
 
   ExitCode RunOnce() {

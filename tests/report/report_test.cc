@@ -106,7 +106,9 @@ TEST(JsonReportTest, InfeasiblePlansSayWhy) {
                                                            {"bytes", 77}}));
 
   // An impossible plan has nothing to report but itself.
-  Report impossible;
+  Report impossible = testing::TinyReport();
+  impossible.results.reset();
+  impossible.plan_is_valid = false;
   impossible.requested_plan.set_tensor_parallel(3);
   impossible.requested_gpus = 8;
   impossible.infeasible = Error{.code = ExitCode::kNo, .message = "m", .rule = "gpus-divide"};
@@ -114,7 +116,10 @@ TEST(JsonReportTest, InfeasiblePlansSayWhy) {
   EXPECT_EQ(json.at("plan"), ordered_json({{"tensor_parallel", 3}, {"gpus", 8}}));
   EXPECT_EQ(json.at("infeasible"), ordered_json({{"rule", "gpus-divide"}, {"message", "m"}}));
   EXPECT_FALSE(json.contains("iteration_time_s"));
-  EXPECT_NE(ToText(impossible).find("Infeasible  (gpus-divide) m"), std::string::npos);
+  const std::string text = ToText(impossible);
+  EXPECT_NE(text.find("Infeasible  (gpus-divide) m"), std::string::npos) << text;
+  EXPECT_NE(text.find("plan        8 GPUs, asked for: tensor_parallel: 3"), std::string::npos)
+      << text;
 }
 
 TEST(ProtoJsonTest, NumbersStayNumbers) {
@@ -136,7 +141,7 @@ TEST(TextReportTest, FitsTheWidthAndSaysWhatWasSimulated) {
     EXPECT_TRUE(line.empty() || line.back() != ' ') << "'" << line << "'";
   }
   for (const char* part :
-       {"model       tiny: llama, 2 layers", "cluster     desk: 2 nodes of 2 x Tiny GPU",
+       {"model       tiny: llama, 125 K parameters, 2 layers", "cluster     desk: 2 nodes of 2 x Tiny GPU",
         "2 sequences x 16 = 32 tokens, from the parameter all-gather to the end of the optimizer",
         "iteration time        60.00 ns", "Where the time goes", "copies exposed", "bubble",
         "GPU memory of each rank", "Pinned host memory", "pcie", "Warning     a warning",

@@ -261,7 +261,8 @@ TEST(SimulateCommandTest, BadInputExitsWithTwoAndNamesTheOption) {
            {{"--plan", "/nowhere.textproto"}, "/nowhere.textproto"},
            {{"--profile", "/nowhere.textproto"}, "/nowhere.textproto"},
            {{"--sequence-parallel", "maybe"}, "--sequence-parallel: 'maybe' is none of on, off"},
-           {{"--schedule-view", "--set", "layers=4,8"}, "--schedule-view is for one iteration"}}) {
+           {{"--schedule-view"}, "--schedule-view is text, and --json - takes standard output"},
+           {{"--trace", "x.pb", "--set", "layers=4,8"}, "--trace is for one iteration"}}) {
     const Answer answer = CallTiny(arguments);
     EXPECT_EQ(answer.code, 2) << message;
     EXPECT_THAT(answer.err, HasSubstr(message));
@@ -269,6 +270,35 @@ TEST(SimulateCommandTest, BadInputExitsWithTwoAndNamesTheOption) {
   }
   EXPECT_THAT(Call({"--model", "lama-65b", "--cluster", "h800"}).err, HasSubstr("llama-65b"));
   EXPECT_THAT(Call({"--model", "tiny-gpt"}).err, HasSubstr("--cluster is missing"));
+}
+
+TEST(SimulateCommandTest, HostileValuesAreAnsweredNotCrashedOn) {
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{"--micro-batch", "9223372036854775807"},
+                                             {"--seq", "67108864"},
+                                             {"--seq", "1e30"},
+                                             {"--tp", "9223372036854775807"},
+                                             {"--layers-per-stage", "9223372036854775807"},
+                                             {"--gpu-memory-budget", "1"},
+                                             {"--gpu-memory-capacity", "1"},
+                                             {"--offload-ratio", "nan"},
+                                             {"--set", "gpu.bf16_flops_per_s=0"},
+                                             {"--set", "gpu.memory_bytes_per_s=-1"},
+                                             {"--set", "node.gpus=0"},
+                                             {"--set", "nodes=1e18"},
+                                             {"--set", "vocab_size=1e18"},
+                                             {"--set", "="},
+                                             {"--set", "name="},
+                                             {"--rank-order", "tp-tp-tp-tp"},
+                                             {"--plan", "/dev/null", "--micro-batch", "3"}}) {
+    const Answer answer = CallTiny(more);
+    EXPECT_THAT(answer.code, AnyOf(1, 2)) << more[0] << " " << more[1] << "\n" << answer.out;
+    // Either says what is wrong, or the JSON does.
+    EXPECT_TRUE(answer.code == 1 ? answer.Json().contains("infeasible") : !answer.err.empty());
+  }
+  const Answer answer = CallTiny({"--set", "description=\xff\xfe"});
+  EXPECT_EQ(answer.code, 0);
+  EXPECT_TRUE(answer.Json().contains("mfu"));
 }
 
 TEST(ListCommandTest, OneNameALineFirstWord) {

@@ -36,7 +36,7 @@ const char kGolden[] =
 {"ph":"X","name":"gemm_forward","cat":"forward","pid":1,"tid":1,"ts":0.000,"dur":1.234,)json"
     R"json("args":{"task":0,"micro_batch":3,"stage":1}},
 {"ph":"X","name":"copy_d2h","cat":"forward","pid":1,"tid":3,"ts":1.234,"dur":1998.766,)json"
-    R"json("args":{"task":1,"bytes":4096,"waited_us":0.234}},
+    R"json("args":{"task":1,"bytes":4096,"exposed_us":1998.766,"waited_us":0.234}},
 {"ph":"C","name":"gpu memory","pid":1,"ts":0.000,"args":{"bytes":512}},
 {"ph":"C","name":"gpu memory","pid":1,"ts":1.234,"args":{"bytes":256}}
 ]}
@@ -81,6 +81,20 @@ TEST(ChromeJsonTest, SlicesOfATrackNeverOverlapOnceRounded) {
     ++slices;
   }
   EXPECT_EQ(slices, 2000);
+}
+
+TEST(ChromeJsonTest, CopiesSayHowMuchOfThemIsExposed) {
+  const testing::TinyRun run = testing::TwoRankRun();
+  for (const json& event :
+       json::parse(ToJson(BuildTrace(run.graph, run.replay, ""))).at("traceEvents")) {
+    if (event.at("ph") != "X") continue;
+    const bool computes = event.at("name") == "add";
+    EXPECT_EQ(event.at("args").contains("exposed_us"), !computes);
+    // 30 ns, of which 20 run beside computation.
+    if (event.at("name") == "copy_d2h") {
+      EXPECT_EQ(event.at("args").at("exposed_us"), 0.010);
+    }
+  }
 }
 
 TEST(ChromeJsonTest, ArrowsJoinSlicesOfDifferentTracks) {

@@ -54,6 +54,9 @@ RC_GTEST_PROP(IntervalSetPropertyTest, EqualsSetsOfInstants, ()) {
   const IntervalSet x(ToIntervals(a)), y(ToIntervals(b));
   const Covered p = BruteForce(a), q = BruteForce(b);
   RC_ASSERT(x.Length() == static_cast<Picoseconds>(p.count()));
+  Picoseconds one_by_one = 0;
+  for (const Interval& interval : y.intervals()) one_by_one += x.Overlap(interval);
+  RC_ASSERT(one_by_one == x.Overlap(y));
   RC_ASSERT(x.Overlap(y) == static_cast<Picoseconds>((p & q).count()));
   RC_ASSERT(x.Union(y).Length() == static_cast<Picoseconds>((p | q).count()));
 }
