@@ -141,7 +141,8 @@ TEST(TextReportTest, FitsTheWidthAndSaysWhatWasSimulated) {
     EXPECT_TRUE(line.empty() || line.back() != ' ') << "'" << line << "'";
   }
   for (const char* part :
-       {"model       tiny: llama, 125 K parameters, 2 layers", "cluster     desk: 2 nodes of 2 x Tiny GPU",
+       {"model       tiny: llama, 125 K parameters, 2 layers",
+        "cluster     desk: 2 nodes of 2 x Tiny GPU",
         "2 sequences x 16 = 32 tokens, from the parameter all-gather to the end of the optimizer",
         "iteration time        60.00 ns", "Where the time goes", "copies exposed", "bubble",
         "GPU memory of each rank", "Pinned host memory", "pcie", "Warning     a warning",
