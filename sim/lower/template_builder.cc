@@ -183,6 +183,47 @@ void TemplateBuilder::ReducePartial(TensorId partial, TensorId sum) {
   Collective(op, bytes, GroupKind::kTp, Lane::kTp, {{partial}}, {{sum}});
 }
 
+void TemplateBuilder::RingGather(TensorId shard, std::int64_t width,
+                                 const std::function<void(std::int64_t, TensorId)>& use) {
+  const std::int64_t t = plan().t;
+  const std::int64_t elements = shapes().shard_tokens * width;
+  TensorId piece = shard;
+  for (std::int64_t step = 0; step < t; ++step) {
+    TensorId next = piece;
+    if (step + 1 < t) {
+      next = NewTensor(result_.Tensor(shard).name + "_piece", elements);
+      Collective(OpCode::kRingShift, Bytes(elements), GroupKind::kTp, Lane::kTp, {{piece}},
+                 {{next}});
+    }
+    use((context_.at.tp + t - step) % t, piece);
+    piece = next;
+  }
+}
+
+void TemplateBuilder::RingReduce(TensorId sum, std::int64_t width,
+                                 const std::function<void(std::int64_t, TensorId)>& make) {
+  const std::int64_t t = plan().t;
+  const std::int64_t rows = shapes().shard_tokens;
+  const std::string name = result_.Tensor(sum).name;
+  TensorId so_far = BlockTemplate::kNoTensor;
+  for (std::int64_t step = 0; step < t; ++step) {
+    TensorId received = BlockTemplate::kNoTensor;
+    if (step > 0) {
+      received = NewTensor(name + "_received", rows * width);
+      Collective(OpCode::kRingShift, Bytes(rows * width), GroupKind::kTp, Lane::kTp, {{so_far}},
+                 {{received}});
+    }
+    const TensorId share = NewTensor(name + "_share", rows * width);
+    make((context_.at.tp + 2 * t - 1 - step) % t, share);
+    if (step == 0) {
+      so_far = share;
+      continue;
+    }
+    so_far = step + 1 == t ? sum : NewTensor(name + "_sum", rows * width);
+    Compute(Shape(OpCode::kAdd, {rows, width}), {{received}, {share}}, {{so_far}});
+  }
+}
+
 void TemplateBuilder::ColumnForward(TensorId x, TensorKind weight, TensorKind bias, bool has_bias,
                                     TensorId y, std::int64_t out, std::int64_t in) {
   const unsigned flags = has_bias ? unsigned{kHasBias} : 0u;
@@ -195,22 +236,10 @@ void TemplateBuilder::ColumnForward(TensorId x, TensorKind weight, TensorKind bi
     gemm(shapes().tokens, GatherSequence(x, in), {y});
     return;
   }
-  // Ring exchange: the product of one piece runs while the next piece travels. Piece i holds the
-  // rows of tensor-parallel rank i.
-  const std::int64_t t = plan().t;
   const std::int64_t rows = shapes().shard_tokens;
-  TensorId piece = x;
-  for (std::int64_t step = 0; step < t; ++step) {
-    const std::int64_t owner = (context_.at.tp + t - step) % t;
-    TensorId next = piece;
-    if (step + 1 < t) {
-      next = NewTensor(result_.Tensor(x).name + "_piece", rows * in);
-      Collective(OpCode::kRingShift, Bytes(rows * in), GroupKind::kTp, Lane::kTp, {{piece}},
-                 {{next}});
-    }
+  RingGather(x, in, [&](std::int64_t owner, TensorId piece) {
     gemm(rows, piece, {y, Bytes(owner * rows * out), Bytes(rows * out)});
-    piece = next;
-  }
+  });
 }
 
 void TemplateBuilder::RowForward(TensorId x, TensorKind weight, TensorId y, std::int64_t out,
@@ -218,10 +247,6 @@ void TemplateBuilder::RowForward(TensorId x, TensorKind weight, TensorId y, std:
   const auto gemm = [&](std::int64_t rows, TemplateOperand input, TensorId output) {
     Gemm(OpCode::kGemmForward, rows, out, in, {input, {ParameterId(weight)}}, {{output}});
   };
-  if (!tensor_parallel()) {
-    gemm(shapes().tokens, {x}, y);
-    return;
-  }
   if (!sequence_parallel()) {
     gemm(shapes().tokens, {x}, y);
     ReducePartial(y, y);
@@ -233,27 +258,10 @@ void TemplateBuilder::RowForward(TensorId x, TensorKind weight, TensorId y, std:
     ReducePartial(partial, y);
     return;
   }
-  // The sum of a piece travels the ring and gains each rank's share; the last stop is its owner.
-  const std::int64_t t = plan().t;
   const std::int64_t rows = shapes().shard_tokens;
-  TensorId sum = BlockTemplate::kNoTensor;
-  for (std::int64_t step = 0; step < t; ++step) {
-    const std::int64_t owner = (context_.at.tp + 2 * t - 1 - step) % t;
-    TensorId received = BlockTemplate::kNoTensor;
-    if (step > 0) {
-      received = NewTensor(result_.Tensor(y).name + "_received", rows * out);
-      Collective(OpCode::kRingShift, Bytes(rows * out), GroupKind::kTp, Lane::kTp, {{sum}},
-                 {{received}});
-    }
-    const TensorId share = NewTensor(result_.Tensor(y).name + "_share", rows * out);
+  RingReduce(y, out, [&](std::int64_t owner, TensorId share) {
     gemm(rows, {x, Bytes(owner * rows * in), Bytes(rows * in)}, share);
-    if (step == 0) {
-      sum = share;
-      continue;
-    }
-    sum = step + 1 == t ? y : NewTensor(result_.Tensor(y).name + "_sum", rows * out);
-    Compute(Shape(OpCode::kAdd, {rows, out}), {{received}, {share}}, {{sum}});
-  }
+  });
 }
 
 void TemplateBuilder::ColumnBackward(TensorId dy, TensorId x, TensorKind weight, TensorKind bias,
@@ -284,26 +292,10 @@ void TemplateBuilder::ColumnBackward(TensorId dy, TensorId x, TensorKind weight,
     wgrad();
     return;
   }
-  const std::int64_t t = plan().t;
   const std::int64_t rows = shapes().shard_tokens;
-  TensorId sum = BlockTemplate::kNoTensor;
-  for (std::int64_t step = 0; step < t; ++step) {
-    const std::int64_t owner = (context_.at.tp + 2 * t - 1 - step) % t;
-    TensorId received = BlockTemplate::kNoTensor;
-    if (step > 0) {
-      received = NewTensor(result_.Tensor(dx).name + "_received", rows * in);
-      Collective(OpCode::kRingShift, Bytes(rows * in), GroupKind::kTp, Lane::kTp, {{sum}},
-                 {{received}});
-    }
-    const TensorId share = NewTensor(result_.Tensor(dx).name + "_share", rows * in);
+  RingReduce(dx, in, [&](std::int64_t owner, TensorId share) {
     dgrad(rows, {dy, Bytes(owner * rows * out), Bytes(rows * out)}, share);
-    if (step == 0) {
-      sum = share;
-      continue;
-    }
-    sum = step + 1 == t ? dx : NewTensor(result_.Tensor(dx).name + "_sum", rows * in);
-    Compute(Shape(OpCode::kAdd, {rows, in}), {{received}, {share}}, {{sum}});
-  }
+  });
   wgrad();
 }
 
@@ -324,26 +316,21 @@ void TemplateBuilder::RowBackward(TensorId dy, TensorId x, TensorKind weight, Te
     wgrad(shapes().tokens, {Need(x)}, full);
     return;
   }
-  const std::int64_t t = plan().t;
   const std::int64_t rows = shapes().shard_tokens;
-  std::vector<TensorId> pieces{dy};
-  for (std::int64_t step = 0; step < t; ++step) {
-    const std::int64_t owner = (context_.at.tp + t - step) % t;
-    if (step + 1 < t) {
-      pieces.push_back(NewTensor(result_.Tensor(dy).name + "_piece", rows * out));
-      Collective(OpCode::kRingShift, Bytes(rows * out), GroupKind::kTp, Lane::kTp,
-                 {{pieces[static_cast<std::size_t>(step)]}}, {{pieces.back()}});
-    }
-    dgrad(rows, pieces[static_cast<std::size_t>(step)],
-          {dx, Bytes(owner * rows * in), Bytes(rows * in)});
-  }
+  struct Piece {
+    std::int64_t owner;
+    TensorId tensor;
+  };
+  std::vector<Piece> pieces;
+  RingGather(dy, out, [&](std::int64_t owner, TensorId piece) {
+    dgrad(rows, piece, {dx, Bytes(owner * rows * in), Bytes(rows * in)});
+    pieces.push_back({owner, piece});
+  });
   const TensorId input = Need(x);
-  for (std::int64_t step = 0; step < t; ++step) {
-    const std::int64_t owner = (context_.at.tp + t - step) % t;
-    wgrad(rows, {input, Bytes(owner * rows * in), Bytes(rows * in)},
-          pieces[static_cast<std::size_t>(step)]);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    wgrad(rows, {input, Bytes(pieces[i].owner * rows * in), Bytes(rows * in)}, pieces[i].tensor);
     // Later pieces of the first micro-batch add to the first.
-    if (step > 0) {
+    if (i > 0) {
       TemplateOp& op = result_.backward.back();
       op.first_shape = op.shape;
       op.accumulate_reads = 0;

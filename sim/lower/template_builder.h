@@ -67,6 +67,14 @@ class TemplateBuilder {
   BlockTemplate Finish() { return std::move(result_); }
 
  private:
+  // TP_OVERLAP_CHUNKED's rings, piece i being the rows of tensor-parallel rank i. Gather: `use` is
+  // called with each owner and its piece, own first; one piece is used while the next travels.
+  // Reduce: `make` computes this rank's share of each owner's piece; sums travel the ring and gain
+  // each rank's share, and the last stop is the owner.
+  void RingGather(TensorId shard, std::int64_t width,
+                  const std::function<void(std::int64_t owner, TensorId piece)>& use);
+  void RingReduce(TensorId sum, std::int64_t width,
+                  const std::function<void(std::int64_t owner, TensorId share)>& make);
   bool Chunked() const;
   void Push(TemplateOp op, const Operands& reads, const Operands& writes);
   void Rerun(std::size_t forward_op);
