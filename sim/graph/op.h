@@ -6,6 +6,7 @@
 // (b = micro-batch), so that gathering along the sequence concatenates. `n` is a task's local
 // tokens: b * s divided by context (and, for sequence-parallel tensors, tensor) parallel size.
 // Element type is OpShape::dtype unless noted; gradients of weights have TensorInfo's dtype.
+// Statistics (log-sum-exp, the loss's maxima and sums) are fp32, or fp64 if OpShape::dtype is.
 #pragma once
 
 #include <array>
@@ -35,7 +36,8 @@ enum class OpCode : std::uint8_t {
   kSplitQkv,          // reads qkv[n, (heads + 2 kv) d]  writes q[n, heads d], kv[n, 2 kv d];
                       // rotates q and k by position if kRotary.
   kSplitQkvBackward,  // reads dq, dkv                   writes dqkv
-  kAttentionForward,  // reads q, kv                     writes o[n, heads d], lse (fp32 [n, heads])
+  kAttentionForward,  // reads q, kv                     writes o[n, heads d], lse (statistics
+                      // [n, heads])
   kAttentionBackward,  // reads do, q, kv, o, lse        writes dq, dkv, [workspace if
                        // kHasWorkspace]
   // Unfused attention materialises [b, heads, s_q, s_kv]:
@@ -44,7 +46,7 @@ enum class OpCode : std::uint8_t {
   kAttentionContext,          // reads probs, kv         writes o
   kAttentionContextBackward,  // reads do, probs, kv     writes dprobs, dkv (the V half)
   kSoftmaxBackward,           // reads dprobs, probs     writes dscores
-  kAttentionScoresBackward,   // reads dscores, q, kv, dkv  writes dq, dkv (adds the K half)
+  kAttentionScoresBackward,   // reads dscores, q, kv, dkv  writes dq, dkv (the K half; V stays)
 
   // --- Elementwise. dims {n, f}. Dropout's index is its DropoutSite; masks are drawn by a counter
   // over (seed, step, site, layer, sample, position, feature), so that no plan changes them.
@@ -69,14 +71,15 @@ enum class OpCode : std::uint8_t {
   kEmbeddingBackward,  // reads tokens, dx, [dE if kAccumulateGradient],
                        // [dpos if kAccumulatePositions]   writes dE, [dpos]
 
-  // --- Loss. dims {n, V_local, global tokens of the batch}; index/count: vocabulary shard.
-  kCrossEntropyStats,  // reads logits, labels            writes stats (fp32 [3, n]: max, sum,
-                       // target)
+  // --- Loss. dims {n, V_local, global tokens of the batch, vocabulary without padding (0: all)};
+  // index/count: vocabulary shard. Columns of padding have probability zero.
+  kCrossEntropyStats,  // reads logits, labels            writes stats ([3, n]: max, sum, target)
   kCrossEntropyLoss,   // reads stats of all shards       writes loss (fp64 scalar: sum over local
-                       // tokens / global tokens), global stats (fp32 [2, n])
+                       // tokens / global tokens), global stats ([2, n]: max, sum)
   kCrossEntropyBackward,  // reads logits, labels, global stats  writes dlogits (in place of logits)
 
-  // --- Optimizer. dims {elements of this rank's shard}.
+  // --- Optimizer. dims {elements of this rank's shard, the first of them that have no weight
+  // decay}.
   kAdam,  // reads gradient, master, m, v, [clip coefficient if kHasClip]
           // writes master, m, v, parameter. With kMasterIsParameter the parameter is its own
           // master: reads gradient, m, v, parameter, [clip]; writes m, v, parameter.

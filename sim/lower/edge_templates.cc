@@ -71,7 +71,7 @@ BlockTemplate MakeHeadTemplate(const TemplateContext& context) {
   const TensorKind weight =
       context.model.tied_embeddings() ? TensorKind::kTokenEmbedding : TensorKind::kHeadWeight;
   const auto loss_shape = [&](OpCode op) {
-    OpShape shape = b.Shape(op, {n, s.vocab, plan.global_batch * plan.sequence_length});
+    OpShape shape = b.Shape(op, {n, s.vocab, plan.global_batch * plan.sequence_length, s.unpadded_vocab});
     shape.index = static_cast<std::uint16_t>(context.at.tp);
     shape.count = static_cast<std::uint16_t>(plan.t);
     return shape;
@@ -87,16 +87,16 @@ BlockTemplate MakeHeadTemplate(const TemplateContext& context) {
   const TensorId logits = b.NewTensor("logits", n * s.vocab);
   b.ColumnForward(normed, weight, weight, false, logits, s.vocab, h);
   block.labels = b.NewTensor("labels", n, Dtype::kInt32);
-  TensorId stats = b.NewTensor("loss_stats", 3 * n, Dtype::kFp32);
+  TensorId stats = b.NewTensor("loss_stats", 3 * n, s.statistics_dtype);
   b.Compute(loss_shape(OpCode::kCrossEntropyStats), {{logits}, {block.labels}}, {{stats}});
   if (b.tensor_parallel()) {
-    const TensorId gathered = b.NewTensor("loss_stats_gathered", 3 * n * plan.t, Dtype::kFp32);
+    const TensorId gathered = b.NewTensor("loss_stats_gathered", 3 * n * plan.t, s.statistics_dtype);
     b.Collective(OpCode::kAllGather, b.result().Tensor(gathered).bytes, Placement::GroupKind::kTp,
                  Lane::kTp, {{stats}}, {{gathered}});
     stats = gathered;
   }
   block.loss = b.NewTensor("loss", 1, Dtype::kFp64);
-  const TensorId global_stats = b.NewTensor("loss_global_stats", 2 * n, Dtype::kFp32);
+  const TensorId global_stats = b.NewTensor("loss_global_stats", 2 * n, s.statistics_dtype);
   b.Compute(loss_shape(OpCode::kCrossEntropyLoss), {{stats}}, {{block.loss}, {global_stats}});
 
   b.BeginBackward([](std::string_view) { return true; });

@@ -180,7 +180,7 @@ class LayerBuilder {
   void AttentionForward(TensorId kv) {
     o_ = b_.NewTensor("attention_out", n_ * q_width_);
     if (flash_) {
-      stats_ = b_.NewTensor("softmax_stats", n_ * s_.heads, Dtype::kFp32);
+      stats_ = b_.NewTensor("softmax_stats", n_ * s_.heads, s_.statistics_dtype);
       b_.Compute(AttentionShape(OpCode::kAttentionForward,
                                 attention_dropout_ ? unsigned{kHasDropout} : 0u),
                  {{q_}, {kv}}, {{o_}, {stats_}});

@@ -19,6 +19,7 @@ LocalShapes MakeLocalShapes(const Model& model, const ResolvedPlan& plan) {
   s.head_dim = model.head_dim() == 0 ? model.hidden_size() / heads : model.head_dim();
   s.ffn = model.ffn_hidden_size() / plan.t;
   s.vocab = PaddedVocabulary(model, plan.t) / plan.t;
+  s.unpadded_vocab = model.vocab_size();
   s.positions = llama ? 0 : model.max_sequence_length();
   s.full_sequence = plan.sequence_length;
   s.sequence = plan.sequence_length / plan.c;
@@ -39,6 +40,7 @@ LocalShapes MakeLocalShapes(const Model& model, const ResolvedPlan& plan) {
   }
   s.master_is_parameter = s.dtype == Dtype::kFp32 || s.dtype == Dtype::kFp64;
   s.state_dtype = s.dtype == Dtype::kFp64 ? Dtype::kFp64 : Dtype::kFp32;
+  s.statistics_dtype = s.state_dtype;
   s.gradient_dtype =
       model.recipe().gradient_precision() == PARAMETER_GRADIENT ? s.dtype : s.state_dtype;
   const Activation activation = model.activation();

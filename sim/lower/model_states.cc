@@ -320,6 +320,9 @@ void ModelStates::Update(Chunk& chunk) {
       static_cast<std::uint16_t>((clips ? unsigned{kHasClip} : 0u) |
                                  (s.master_is_parameter ? unsigned{kMasterIsParameter} : 0u));
   shape.dims[0] = Elements(chunk, sharded);
+  const std::int64_t begin = sharded ? context_.shard_index() * shape.dims[0] : 0;
+  shape.dims[1] =
+      std::clamp<std::int64_t>(chunk.layout->undecayed_elements - begin, 0, shape.dims[0]);
   const Operand gradient = sharded && !chunk.shards_gradients
                                ? ShardOf(chunk.gradients, chunk, s.gradient_dtype)
                                : Operand{.buffer = chunk.gradients};

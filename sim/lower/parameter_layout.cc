@@ -5,8 +5,9 @@
 namespace twinstep {
 namespace {
 
-// Tensors start at multiples of this many elements, for vector loads and GEMM operands.
-constexpr std::int64_t kTensorAlignmentElements = 128;
+// ZeRO shards start at multiples of this many elements; tensors lie at multiples of it in every
+// model whose hidden sizes are.
+constexpr std::int64_t kShardAlignmentElements = 128;
 
 std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -20,15 +21,17 @@ class LayoutBuilder {
            ShardAxis axis = ShardAxis::kWhole) {
     layout_.tensors.push_back(
         {.kind = kind, .axis = axis, .rows = rows, .columns = columns, .offset = end_});
-    end_ = RoundUp(end_ + rows * columns, kTensorAlignmentElements);
+    end_ += rows * columns;
   }
   void EndNorms() { layout_.norm_elements = end_; }
   void EndReplicated() { layout_.replicated_elements = end_; }
+  void EndUndecayed() { layout_.undecayed_elements = end_; }
   std::int64_t end() const { return end_; }
 
   ChunkLayout Finish(std::int64_t shard_count) {
-    layout_.elements = RoundUp(end_, kTensorAlignmentElements * shard_count);
-    layout_.tied_copy_begin = layout_.elements;
+    layout_.used_elements = end_;
+    layout_.elements = RoundUp(end_, kShardAlignmentElements * shard_count);
+    layout_.tied_copy_begin = end_;
     return std::move(layout_);
   }
 
@@ -76,11 +79,14 @@ ChunkLayout MakeChunkLayout(ChunkKind kind, const Model& model, const LocalShape
         builder.Add(TensorKind::kDownBias, 1, h);
       }
       builder.EndReplicated();
+      if (shapes.bias) {
+        builder.Add(TensorKind::kQkvBias, 1, qkv, columns);
+        builder.Add(TensorKind::kUpBias, 1, up, columns);
+      }
+      builder.EndUndecayed();
       builder.Add(TensorKind::kQkvWeight, qkv, h, rows);
-      if (shapes.bias) builder.Add(TensorKind::kQkvBias, 1, qkv, columns);
       builder.Add(TensorKind::kOutWeight, h, shapes.heads * shapes.head_dim, columns);
       builder.Add(TensorKind::kUpWeight, up, h, rows);
-      if (shapes.bias) builder.Add(TensorKind::kUpBias, 1, up, columns);
       builder.Add(TensorKind::kDownWeight, h, shapes.ffn, columns);
       break;
     }
@@ -94,6 +100,7 @@ ChunkLayout MakeChunkLayout(ChunkKind kind, const Model& model, const LocalShape
       norm(TensorKind::kFinalNormWeight, TensorKind::kFinalNormBias);
       builder.EndNorms();
       builder.EndReplicated();
+      builder.EndUndecayed();
       const std::int64_t copy_begin = builder.end();
       if (!model.tied_embeddings()) builder.Add(TensorKind::kHeadWeight, shapes.vocab, h, rows);
       if (head_copy) builder.Add(TensorKind::kTokenEmbedding, shapes.vocab, h, rows);

@@ -23,14 +23,18 @@ struct ParameterTensor {
 
 struct ChunkLayout {
   ChunkKind kind = ChunkKind::kBlock;
-  // Order: norms, other tensors that every tensor-parallel rank holds whole, sharded tensors.
+  // Order: norms, other tensors that every tensor-parallel rank holds whole, sharded tensors; in
+  // each of them biases first. Tensors follow each other without gaps: every element up to
+  // `used_elements` has a gradient.
   std::vector<ParameterTensor> tensors;
+  std::int64_t used_elements = 0;        // End of the last tensor.
   std::int64_t elements = 0;             // Padded so that every ZeRO shard has equal length.
   std::int64_t norm_elements = 0;        // Prefix whose gradients are partial under sequence
                                          // parallelism.
   std::int64_t replicated_elements = 0;  // Prefix that every tensor-parallel rank holds whole.
+  std::int64_t undecayed_elements = 0;   // Prefix of norms and biases, which weights do not decay.
   // Begin of a copy of the token embedding that another pipeline rank owns (tied embeddings on
-  // several stages); `elements` if there is none.
+  // several stages); `used_elements` if there is none.
   std::int64_t tied_copy_begin = 0;
 
   const ParameterTensor& Find(TensorKind kind) const;
