@@ -3,8 +3,11 @@
 // A kernel computes one task of the graph from pointers to its operands, in the order that
 // sim/graph/op.h lists. Arithmetic: fp32 and fp64 as such; bf16 and fp16 are storage only, every
 // operation reads them exactly into fp32, computes in fp32 and rounds once (to nearest even) on
-// writing. Same input bytes give the same output bytes: one BLAS thread, no fused contraction,
-// sums in index order.
+// writing. Same input bytes give the same output bytes, from any thread: one BLAS thread, no fused
+// contraction, every sum in an order that the shape alone decides.
+//
+//   ReserveScratch(graph.shapes);  // Once in each thread that runs kernels.
+//   RunKernel({.shape = shape, .reads = reads, .writes = writes, .step = step, .place = place});
 #pragma once
 
 #include <cstddef>
@@ -32,8 +35,9 @@ struct TaskPlace {
   std::int64_t micro_batch_size = 1;  // b
   std::int64_t sequence_length = 1;   // s, of the whole sequence
   bool sequence_parallel = false;
-  std::int64_t first_sample = 0;  // Of the micro-batch, in the global batch.
-  std::int64_t block = 0;         // Layer; model layers + 1 for the embedding.
+  std::int64_t first_sample = 0;   // Of the micro-batch, in the global batch.
+  std::int64_t block = 0;          // Layer; model layers + 1 for the embedding.
+  std::int64_t position_rows = 0;  // Of the learned position table, if there is one.
 };
 
 struct KernelCall {
@@ -47,11 +51,17 @@ struct KernelCall {
 };
 
 // Computes a COMPUTE or HOST task, or an on-device copy. Movement and collectives are the
-// runtime's.
+// runtime's: for them IsKernel is false, and RunKernel aborts. Any number of threads may run
+// kernels at once, on operands that do not overlap.
 void RunKernel(const KernelCall& call);
+bool IsKernel(OpCode op);
 
-// Sums `parts` (equal lengths) element by element in their order into `sum`: the arithmetic of
-// all-reduce and reduce-scatter. `exact_sum` marks kGradNorm's accumulators (op.h).
+// Makes sure that no kernel of these shapes allocates memory in the calling thread.
+void ReserveScratch(std::span<const OpShape> shapes);
+
+// Sums `parts` (equal lengths, at least one) element by element in their order into `sum`, which
+// may be one of them: the arithmetic of all-reduce and reduce-scatter. bf16 and fp16 are summed in
+// fp32 and rounded once. `exact_sum` marks kGradNorm's accumulators (op.h).
 void SumInOrder(Dtype dtype, bool exact_sum, std::span<const std::byte* const> parts,
                 std::size_t bytes, std::byte* sum);
 

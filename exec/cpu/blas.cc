@@ -1,0 +1,38 @@
+#include "exec/cpu/blas.h"
+
+#include <cblas.h>
+
+namespace twinstep {
+namespace {
+
+CBLAS_TRANSPOSE Transpose(bool transpose) { return transpose ? CblasTrans : CblasNoTrans; }
+
+blasint Size(std::int64_t size) { return static_cast<blasint>(size); }
+
+// Several BLAS threads would give other bits than one, and concurrent callers other bits each time.
+void UseOneThread() {
+  [[maybe_unused]] static const bool done = [] {
+    openblas_set_num_threads(1);
+    return true;
+  }();
+}
+
+}  // namespace
+
+void Multiply(const MatrixProduct& shape, float alpha, const float* a, std::int64_t lda,
+              const float* b, std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
+  UseOneThread();
+  cblas_sgemm(CblasRowMajor, Transpose(shape.transpose_a), Transpose(shape.transpose_b),
+              Size(shape.m), Size(shape.n), Size(shape.k), alpha, a, Size(lda), b, Size(ldb), beta,
+              c, Size(ldc));
+}
+
+void Multiply(const MatrixProduct& shape, double alpha, const double* a, std::int64_t lda,
+              const double* b, std::int64_t ldb, double beta, double* c, std::int64_t ldc) {
+  UseOneThread();
+  cblas_dgemm(CblasRowMajor, Transpose(shape.transpose_a), Transpose(shape.transpose_b),
+              Size(shape.m), Size(shape.n), Size(shape.k), alpha, a, Size(lda), b, Size(ldb), beta,
+              c, Size(ldc));
+}
+
+}  // namespace twinstep
