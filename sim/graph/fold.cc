@@ -30,6 +30,9 @@ OpShape WithoutPlace(OpShape shape) {
     case OpCode::kEmbeddingBackward:
       shape.dims[4] = 0;  // Context-parallel rank.
       break;
+    case OpCode::kAdam:
+      shape.dims[1] = 0;  // The part of this rank's shard that has no weight decay.
+      break;
     case OpCode::kGradNorm:
       shape.dims[1] = shape.dims[2] = 0;  // The range that this rank counts.
       break;
