@@ -45,6 +45,7 @@ MeasuredOperators::MeasuredOperators(const Profile& profile, const OperatorRoofl
     const auto count =
         std::min<std::size_t>(shape.dims.size(), static_cast<std::size_t>(measured.dims_size()));
     for (std::size_t i = 0; i < count; ++i) shape.dims[i] = measured.dims(static_cast<int>(i));
+    shape = WorkShape(shape);
     const double roofline = then_.Of(shape).seconds;
     Sample sample{.dims = shape.dims, .seconds = measured.median_s()};
     if (roofline > 0 && std::isfinite(roofline)) {
@@ -103,7 +104,8 @@ double MeasuredOperators::LogFactor(const Table& table, const std::array<std::in
   return sum / weights;
 }
 
-MeasuredOperators::Estimate MeasuredOperators::Of(const OpShape& shape) const {
+MeasuredOperators::Estimate MeasuredOperators::Of(const OpShape& whole_shape) const {
+  const OpShape shape = WorkShape(whole_shape);
   const double now = now_.Of(shape).seconds;
   const auto at = tables_.find({Name(shape.op), Name(shape.dtype), shape.flags});
   if (at == tables_.end()) return {.seconds = now, .extrapolated = true};

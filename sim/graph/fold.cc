@@ -19,30 +19,6 @@ struct ClassTask {
   auto operator<=>(const ClassTask&) const = default;
 };
 
-// The shape without what only tells a rank its place.
-OpShape WithoutPlace(OpShape shape) {
-  switch (shape.op) {
-    case OpCode::kDropoutAdd:
-    case OpCode::kDropoutForward:
-    case OpCode::kDropoutBackward:
-      return shape;  // The index is a place in the layer.
-    case OpCode::kEmbeddingForward:
-    case OpCode::kEmbeddingBackward:
-      shape.dims[4] = 0;  // Context-parallel rank.
-      break;
-    case OpCode::kAdam:
-      shape.dims[1] = 0;  // The part of this rank's shard that has no weight decay.
-      break;
-    case OpCode::kGradNorm:
-      shape.dims[1] = shape.dims[2] = 0;  // The range that this rank counts.
-      break;
-    default:
-      break;
-  }
-  shape.index = 0;
-  return shape;
-}
-
 class Folder {
  public:
   Folder(const TaskGraph& graph, std::span<const std::uint32_t> class_of)
@@ -150,7 +126,7 @@ std::optional<Error> Folder::CompareRanks(RankId a, RankId b) const {
       return error(local, "differs in kind, lane or tags");
     }
     if (x.shape != y.shape &&
-        WithoutPlace(graph_.shapes[x.shape]) != WithoutPlace(graph_.shapes[y.shape])) {
+        WorkShape(graph_.shapes[x.shape]) != WorkShape(graph_.shapes[y.shape])) {
       return error(local, "differs in shape");
     }
     if (x.read_count != y.read_count || x.write_count != y.write_count) {

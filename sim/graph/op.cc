@@ -170,4 +170,32 @@ double MemoryBytes(const OpShape& shape) {
   return 0;
 }
 
+OpShape WorkShape(OpShape shape) {
+  switch (shape.op) {
+    case OpCode::kDropoutAdd:
+    case OpCode::kDropoutForward:
+    case OpCode::kDropoutBackward:
+      return shape;  // The index is a place in the layer.
+    case OpCode::kEmbeddingForward:
+    case OpCode::kEmbeddingBackward:
+      shape.dims[4] = 0;  // Context-parallel rank.
+      break;
+    case OpCode::kCrossEntropyStats:
+    case OpCode::kCrossEntropyLoss:
+    case OpCode::kCrossEntropyBackward:
+      shape.dims[3] = 0;  // Where the vocabulary's padding begins.
+      break;
+    case OpCode::kAdam:
+      shape.dims[1] = 0;  // The part of this rank's shard that has no weight decay.
+      break;
+    case OpCode::kGradNorm:
+      shape.dims[1] = shape.dims[2] = 0;  // The range that this rank counts.
+      break;
+    default:
+      break;
+  }
+  shape.index = 0;
+  return shape;
+}
+
 }  // namespace twinstep

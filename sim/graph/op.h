@@ -148,6 +148,10 @@ struct OpShapeHash {
   std::size_t operator()(const OpShape& shape) const;
 };
 
+// The shape without what only tells a rank its place or an element its meaning: shapes with equal
+// work shapes cost the same.
+OpShape WorkShape(OpShape shape);
+
 // Stable names: "gemm_forward", "attention_backward", ...
 const char* Name(OpCode op);
 

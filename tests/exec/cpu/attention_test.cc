@@ -108,7 +108,7 @@ Unfused RunUnfused(const Attention& a, const Values& q, const Values& kv) {
   if (a.drops) {
     Buffer p(u.probabilities, Dtype::kFp64), y = Buffer::Poisoned(square, Dtype::kFp64);
     Buffer mask = Buffer::Poisoned(square, Dtype::kUint8);
-    Run(a.MaskOp(OpCode::kDropoutForward), {&p}, {&y, &mask});
+    RunOn(a.MaskOp(OpCode::kDropoutForward), {&p}, {&y, &mask});
     u.dropped = y.values();
     u.mask = mask.values();
   }
@@ -135,18 +135,18 @@ Gradients UnfusedBackward(const Attention& a, const Values& grad, const Values& 
   Buffer grad_o(grad, Dtype::kFp64), dropped(u.dropped, Dtype::kFp64), kv_buffer(kv, Dtype::kFp64);
   Buffer dp = Buffer::Poisoned(square, Dtype::kFp64);
   Buffer dkv = Buffer::Poisoned(a.kv_size(), Dtype::kFp64);
-  Run(a.MakeOp(OpCode::kAttentionContextBackward), {&grad_o, &dropped, &kv_buffer}, {&dp, &dkv});
+  RunOn(a.MakeOp(OpCode::kAttentionContextBackward), {&grad_o, &dropped, &kv_buffer}, {&dp, &dkv});
   if (a.drops) {
     Buffer mask(u.mask, Dtype::kUint8), undropped = Buffer::Poisoned(square, Dtype::kFp64);
-    Run(a.MaskOp(OpCode::kDropoutBackward), {&dp, &mask}, {&undropped});
+    RunOn(a.MaskOp(OpCode::kDropoutBackward), {&dp, &mask}, {&undropped});
     dp = undropped;
   }
   Values ds =
       RunFp64(a.MakeOp(OpCode::kSoftmaxBackward), {dp.values(), u.probabilities}, {square})[0];
   Buffer ds_buffer(ds, Dtype::kFp64), q_buffer(q, Dtype::kFp64);
   Buffer dq = Buffer::Poisoned(a.q_size(), Dtype::kFp64);
-  Run(a.MakeOp(OpCode::kAttentionScoresBackward), {&ds_buffer, &q_buffer, &kv_buffer, &dkv},
-      {&dq, &dkv});
+  RunOn(a.MakeOp(OpCode::kAttentionScoresBackward), {&ds_buffer, &q_buffer, &kv_buffer, &dkv},
+        {&dq, &dkv});
   return {dq.values(), dkv.values()};
 }
 

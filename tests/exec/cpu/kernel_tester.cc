@@ -131,8 +131,8 @@ Values Buffer::values() const {
   return values;
 }
 
-void Run(const Op& op, std::initializer_list<Buffer*> reads,
-         std::initializer_list<Buffer*> writes) {
+void RunOn(const Op& op, std::initializer_list<Buffer*> reads,
+           std::initializer_list<Buffer*> writes) {
   std::vector<const std::byte*> read_pointers;
   std::vector<std::byte*> write_pointers;
   for (Buffer* buffer : reads) read_pointers.push_back(buffer->data());

@@ -41,7 +41,8 @@ struct Op {
 };
 
 // In place: the same buffer among reads and writes.
-void Run(const Op& op, std::initializer_list<Buffer*> reads, std::initializer_list<Buffer*> writes);
+void RunOn(const Op& op, std::initializer_list<Buffer*> reads,
+           std::initializer_list<Buffer*> writes);
 
 // Runs on fp64 operands (int32 ones are given as buffers by the caller) and returns the outputs of
 // `sizes` elements.
