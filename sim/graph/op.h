@@ -33,11 +33,11 @@ enum class OpCode : std::uint8_t {
   // to the tensor-parallel rank, s_q local to the context-parallel rank, s_kv gathered.
   // index/count of the OpShape hold the context-parallel rank and size: query rows are the
   // pieces `index` and `2 count - 1 - index` of 2 count, and gathered keys lie in rank order.
-  kSplitQkv,          // reads qkv[n, (heads + 2 kv) d]  writes q[n, heads d], kv[n, 2 kv d];
-                      // rotates q and k by position if kRotary.
-  kSplitQkvBackward,  // reads dq, dkv                   writes dqkv
-  kAttentionForward,  // reads q, kv                     writes o[n, heads d], lse (statistics
-                      // [n, heads])
+  kSplitQkv,           // reads qkv[n, (heads + 2 kv) d]  writes q[n, heads d], kv[n, 2 kv d];
+                       // rotates q and k by position if kRotary.
+  kSplitQkvBackward,   // reads dq, dkv                   writes dqkv
+  kAttentionForward,   // reads q, kv                     writes o[n, heads d], lse (statistics
+                       // [n, heads])
   kAttentionBackward,  // reads do, q, kv, o, lse        writes dq, dkv, [workspace if
                        // kHasWorkspace]
   // Unfused attention materialises [b, heads, s_q, s_kv]:

@@ -71,7 +71,8 @@ BlockTemplate MakeHeadTemplate(const TemplateContext& context) {
   const TensorKind weight =
       context.model.tied_embeddings() ? TensorKind::kTokenEmbedding : TensorKind::kHeadWeight;
   const auto loss_shape = [&](OpCode op) {
-    OpShape shape = b.Shape(op, {n, s.vocab, plan.global_batch * plan.sequence_length, s.unpadded_vocab});
+    OpShape shape =
+        b.Shape(op, {n, s.vocab, plan.global_batch * plan.sequence_length, s.unpadded_vocab});
     shape.index = static_cast<std::uint16_t>(context.at.tp);
     shape.count = static_cast<std::uint16_t>(plan.t);
     return shape;
@@ -90,7 +91,8 @@ BlockTemplate MakeHeadTemplate(const TemplateContext& context) {
   TensorId stats = b.NewTensor("loss_stats", 3 * n, s.statistics_dtype);
   b.Compute(loss_shape(OpCode::kCrossEntropyStats), {{logits}, {block.labels}}, {{stats}});
   if (b.tensor_parallel()) {
-    const TensorId gathered = b.NewTensor("loss_stats_gathered", 3 * n * plan.t, s.statistics_dtype);
+    const TensorId gathered =
+        b.NewTensor("loss_stats_gathered", 3 * n * plan.t, s.statistics_dtype);
     b.Collective(OpCode::kAllGather, b.result().Tensor(gathered).bytes, Placement::GroupKind::kTp,
                  Lane::kTp, {{stats}}, {{gathered}});
     stats = gathered;

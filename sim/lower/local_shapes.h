@@ -24,7 +24,7 @@ struct LocalShapes {
   Dtype gradient_dtype = Dtype::kFp32;
   Dtype state_dtype = Dtype::kFp32;  // Master weights and moments.
   Dtype statistics_dtype = Dtype::kFp32;
-  std::int64_t unpadded_vocab = 0;  // Over all tensor-parallel ranks.
+  std::int64_t unpadded_vocab = 0;   // Over all tensor-parallel ranks.
   bool master_is_parameter = false;  // fp32 and fp64 recipes.
   bool gated = false;                // SwiGLU.
   bool relu = false;
