@@ -277,7 +277,8 @@ class RankLowering {
     block.offloaded = Offloads(unit);
     // A last stage's block takes its turn in the slots as well, if its backward is next: it holds
     // one no longer than a copy would.
-    if (offload_.empty() || !(block.offloaded || BackwardIsNext(unit))) return;
+    const bool has_slot = block.offloaded || (RankOffloads() && BackwardIsNext(unit));
+    if (offload_.empty() || !has_slot) return;
     block.slot =
         forward_slots_.Next(writer_, offload_.slot_bytes, context_.shapes.dtype, Role::kOffloadSlot)
             .buffer;
@@ -293,6 +294,8 @@ class RankLowering {
   bool BackwardIsNext(const ScheduleUnit& unit) const {
     return IsLastStage(unit) && plan_.schedule != GPIPE;
   }
+  // A rank whose only stage is the model's last has no slots to share.
+  bool RankOffloads() const { return plan_.v > 1 || !context_.last_stage_here(); }
 
   void SetLayerTags(const ScheduleUnit& unit, std::int64_t j) {
     tags_.block = tags_.chunk = static_cast<std::uint16_t>(Stage(unit) * plan_.l + j);

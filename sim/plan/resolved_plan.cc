@@ -360,6 +360,17 @@ class Resolver {
     const auto warn = [this](std::string sentence) {
       out_.warnings.push_back(std::move(sentence));
     };
+    if (out_.p == 1 && out_.offload_ratio > 0) {
+      out_.offload_ratio = 0;
+      warn(
+          "offload_ratio changes nothing with pipeline_parallel 1: each backward follows its "
+          "forward, so no activation block waits");
+    } else if (out_.offload_ratio > 0 && out_.v * out_.p + out_.p <= 5) {
+      // Equation 7: 4 offload slots against the v p + p - 1 blocks that live without offload.
+      warn(StrCat("offload_ratio saves no GPU memory with p = ", out_.p, " and v = ", out_.v,
+                  ": its four slots take as much as the at most ", out_.v * out_.p + out_.p - 1,
+                  " activation blocks that live without it"));
+    }
     if (out_.t == 1 && out_.sequence_parallel) {
       out_.sequence_parallel = false;
       warn("sequence_parallel changes nothing with tensor_parallel 1");

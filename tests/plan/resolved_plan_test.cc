@@ -253,6 +253,19 @@ TEST(ResolvePlanTest, SaysWhatChangesNothing) {
   EXPECT_EQ(resolved.value().recompute, RECOMPUTE_NONE);
 }
 
+TEST(ResolvePlanTest, SaysWhereOffloadSavesNothing) {
+  const auto one =
+      ResolvePlan(Llama65B(), H800(), Text<Plan>("global_batch: 8 offload_ratio: 0.5"), 1);
+  ASSERT_TRUE(one.ok()) << one.error().message;
+  EXPECT_THAT(one.value().warnings, ElementsAre(HasSubstr("offload_ratio changes nothing")));
+  EXPECT_EQ(one.value().offload_ratio, 0);
+  const auto two = ResolvePlan(
+      Llama65B(), H800(), Text<Plan>("pipeline_parallel: 2 global_batch: 8 offload_ratio: 0.5"), 2);
+  ASSERT_TRUE(two.ok()) << two.error().message;
+  EXPECT_THAT(two.value().warnings, ElementsAre(HasSubstr("saves no GPU memory")));
+  EXPECT_EQ(two.value().offload_ratio, 0.5);
+}
+
 // Whatever the numbers, the answer is a consistent plan or an error with a rule and a sentence.
 TEST(ResolvePlanTest, AnyNumbersGiveAPlanOrARule) {
   int plans = 0;
