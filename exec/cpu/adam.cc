@@ -6,6 +6,7 @@
 
 #include "exec/cpu/element.h"
 #include "exec/cpu/operands.h"
+#include "exec/cpu/vector_clones.h"
 
 namespace twinstep {
 namespace {
@@ -69,7 +70,7 @@ void Run(const KernelCall& call) {
 
 }  // namespace
 
-void Adam(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void Adam(const KernelCall& call) {
   WithElements(call.shape.dtype, call.gradient_dtype, [&](auto element, auto gradient) {
     using T = decltype(element);
     // Moments and master weights are in the type that T computes in.

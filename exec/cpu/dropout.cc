@@ -7,6 +7,7 @@
 #include "exec/cpu/element.h"
 #include "exec/cpu/operands.h"
 #include "exec/cpu/positions.h"
+#include "exec/cpu/vector_clones.h"
 
 namespace twinstep {
 namespace {
@@ -64,8 +65,9 @@ DropoutCounter::DropoutCounter(const StepValues& step, DropoutSite site, std::in
   scale_ = probability < 1 ? 1 / (1 - probability) : 0;
 }
 
-void DropoutCounter::Draw(std::int64_t sample, std::int64_t position, std::int64_t head,
-                          std::int64_t first, std::int64_t count, std::uint8_t* keep) const {
+TWINSTEP_VECTOR_CLONES void DropoutCounter::Draw(std::int64_t sample, std::int64_t position,
+                                                 std::int64_t head, std::int64_t first,
+                                                 std::int64_t count, std::uint8_t* keep) const {
   constexpr std::int64_t kBatchElements = kWords * static_cast<std::int64_t>(kBatch);
   const std::int64_t end = first + count;
   std::array<std::uint8_t, kBatchElements> flags;
@@ -177,15 +179,15 @@ void Backward(const KernelCall& call) {
 
 }  // namespace
 
-void DropoutForward(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void DropoutForward(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { Forward<decltype(element)>(call); });
 }
 
-void DropoutAdd(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void DropoutAdd(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { Add<decltype(element)>(call); });
 }
 
-void DropoutBackward(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void DropoutBackward(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { Backward<decltype(element)>(call); });
 }
 

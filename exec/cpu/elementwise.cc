@@ -5,6 +5,7 @@
 
 #include "exec/cpu/element.h"
 #include "exec/cpu/operands.h"
+#include "exec/cpu/vector_clones.h"
 #include "exec/cpu/vector_math.h"
 
 namespace twinstep {
@@ -143,35 +144,35 @@ void Sum(const KernelCall& call) {
 
 }  // namespace
 
-void ActivationForward(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void ActivationForward(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { Activation<decltype(element)>(call); });
 }
 
-void ActivationBackward(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void ActivationBackward(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { ActivationGradient<decltype(element)>(call); });
 }
 
-void SiluForward(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void SiluForward(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { Silu<decltype(element)>(call); });
 }
 
-void SiluBackward(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void SiluBackward(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { SiluGradients<decltype(element)>(call); });
 }
 
-void MulForward(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void MulForward(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { Mul<decltype(element)>(call); });
 }
 
-void MulBackward(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void MulBackward(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { MulGradients<decltype(element)>(call); });
 }
 
-void Add(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void Add(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { Sum<decltype(element)>(call); });
 }
 
-void Accumulate(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void Accumulate(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) {
     using T = decltype(element);
     Map(Read<T>(call, 1), Read<T>(call, 0), Dim(call, 0), Write<T>(call, 0), kSum);

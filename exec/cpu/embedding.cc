@@ -7,6 +7,7 @@
 #include "exec/cpu/operands.h"
 #include "exec/cpu/positions.h"
 #include "exec/cpu/scratch.h"
+#include "exec/cpu/vector_clones.h"
 
 namespace twinstep {
 namespace {
@@ -137,11 +138,11 @@ std::size_t EmbeddingScratchBytes(const OpShape& shape) {
          Scratch::Bytes<std::int32_t>(shape.dims[0]) + Scratch::Bytes<double>(shape.dims[1]);
 }
 
-void EmbeddingForward(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void EmbeddingForward(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { Forward<decltype(element)>(call); });
 }
 
-void EmbeddingBackward(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void EmbeddingBackward(const KernelCall& call) {
   WithElements(call.shape.dtype, call.gradient_dtype, [&](auto element, auto gradient) {
     Backward<decltype(element), decltype(gradient)>(call);
   });

@@ -10,6 +10,7 @@
 #include "exec/cpu/blas.h"
 #include "exec/cpu/dropout.h"
 #include "exec/cpu/scratch.h"
+#include "exec/cpu/vector_clones.h"
 #include "exec/cpu/vector_math.h"
 
 namespace twinstep {
@@ -48,14 +49,14 @@ class FlashTiles {
     return std::clamp<std::int64_t>(position - key + 1, 0, columns);
   }
 
-  // Drops elements of the row of the query at `position` and scales the others.
-  void Drop(std::int64_t sample, std::int64_t head, std::int64_t position, std::int64_t key,
-            std::int64_t columns, C* row) const {
+  // What each element of the row of the query at `position` is multiplied with by dropout.
+  void DrawFactors(std::int64_t sample, std::int64_t head, std::int64_t position, std::int64_t key,
+                   std::int64_t columns, C* factors) const {
     std::array<std::uint8_t, kKeyTile> keep;
     counter_.Draw(call_.place.first_sample + sample, position, call_.place.tp * size_.heads + head,
                   key, columns, keep.data());
     for (std::int64_t j = 0; j < columns; ++j) {
-      row[j] = keep[static_cast<std::size_t>(j)] != 0 ? row[j] * keep_scale_ : C{0};
+      factors[j] = keep[static_cast<std::size_t>(j)] != 0 ? keep_scale_ : C{0};
     }
   }
 
@@ -81,6 +82,7 @@ void Forward(const KernelCall& call) {
   C* o = scratch.Take<C>(kQueryTile * d);
   C* p = scratch.Take<C>(kQueryTile * kKeyTile);
   std::array<C, kQueryTile> max, sum;
+  std::array<C, kKeyTile> factors;
 
   // Rescales the rows' results to the new maxima and turns scores into probabilities.
   const auto softmax = [&](std::int64_t rows, std::int64_t position, std::int64_t key,
@@ -122,7 +124,12 @@ void Forward(const KernelCall& call) {
               softmax(rows, position, key, columns);
               if (tiles.drops()) {
                 for (std::int64_t i = 0; i < rows; ++i) {
-                  tiles.Drop(sample, head, position + i, key, columns, p + i * kKeyTile);
+                  const std::int64_t visible = tiles.Visible(position + i, key, columns);
+                  tiles.DrawFactors(sample, head, position + i, key, visible, factors.data());
+                  C* row = p + i * kKeyTile;
+                  for (std::int64_t j = 0; j < visible; ++j) {
+                    row[j] *= factors[static_cast<std::size_t>(j)];
+                  }
                 }
               }
               Multiply({.m = rows, .n = d, .k = columns}, C{1}, p, kKeyTile, v + key * d, d, C{1},
@@ -160,6 +167,7 @@ void Backward(const KernelCall& call) {
   C* p = scratch.Take<C>(kQueryTile * kKeyTile);
   C* dp = scratch.Take<C>(kQueryTile * kKeyTile);
   std::array<C, kQueryTile> log_sum, delta;
+  std::array<C, kKeyTile> factors;
 
   // One tile of keys: adds to dq, dk and dv.
   const auto tile = [&](std::int64_t sample, std::int64_t head, std::int64_t position,
@@ -173,12 +181,17 @@ void Backward(const KernelCall& call) {
       C* gradient = dp + i * kKeyTile;
       const std::int64_t visible = tiles.Visible(position + i, key, columns);
       const auto at = static_cast<std::size_t>(i);
-      if (tiles.drops()) tiles.Drop(sample, head, position + i, key, visible, gradient);
-      for (std::int64_t j = 0; j < visible; ++j) {
-        row[j] = Exp(row[j] - log_sum[at]);
-        gradient[j] = row[j] * (gradient[j] - delta[at]);
+      for (std::int64_t j = 0; j < visible; ++j) row[j] = Exp(row[j] - log_sum[at]);
+      if (tiles.drops()) {
+        tiles.DrawFactors(sample, head, position + i, key, visible, factors.data());
+        for (std::int64_t j = 0; j < visible; ++j) {
+          const C factor = factors[static_cast<std::size_t>(j)];
+          gradient[j] = row[j] * (gradient[j] * factor - delta[at]);
+          row[j] *= factor;
+        }
+      } else {
+        for (std::int64_t j = 0; j < visible; ++j) gradient[j] = row[j] * (gradient[j] - delta[at]);
       }
-      if (tiles.drops()) tiles.Drop(sample, head, position + i, key, visible, row);
       std::fill(row + visible, row + columns, C{0});
       std::fill(gradient + visible, gradient + columns, C{0});
     }
@@ -239,11 +252,11 @@ std::size_t FlashScratchBytes(const OpShape& shape) {
   return shape.dtype == Dtype::kFp64 ? of(double{}) : of(float{});
 }
 
-void AttentionForward(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void AttentionForward(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { Forward<decltype(element)>(call); });
 }
 
-void AttentionBackward(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void AttentionBackward(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { Backward<decltype(element)>(call); });
 }
 

@@ -8,6 +8,7 @@
 #include "exec/cpu/element.h"
 #include "exec/cpu/operands.h"
 #include "exec/cpu/scratch.h"
+#include "exec/cpu/vector_clones.h"
 
 namespace twinstep {
 namespace {
@@ -118,15 +119,15 @@ std::size_t GemmScratchBytes(const OpShape& shape) {
          Scratch::Bytes<float>(out * in);
 }
 
-void GemmForward(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void GemmForward(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { Forward<decltype(element)>(call); });
 }
 
-void GemmDgrad(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void GemmDgrad(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { Dgrad<decltype(element)>(call); });
 }
 
-void GemmWgrad(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void GemmWgrad(const KernelCall& call) {
   WithElements(call.shape.dtype, call.gradient_dtype, [&](auto element, auto gradient) {
     Wgrad<decltype(element), decltype(gradient)>(call);
   });

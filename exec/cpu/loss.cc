@@ -7,6 +7,7 @@
 
 #include "exec/cpu/element.h"
 #include "exec/cpu/operands.h"
+#include "exec/cpu/vector_clones.h"
 #include "exec/cpu/vector_math.h"
 
 namespace twinstep {
@@ -103,7 +104,7 @@ void Backward(const KernelCall& call) {
 
 }  // namespace
 
-void CrossEntropyStats(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void CrossEntropyStats(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { Stats<decltype(element)>(call); });
 }
 
@@ -111,7 +112,7 @@ void CrossEntropyLoss(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { Loss<Compute<decltype(element)>>(call); });
 }
 
-void CrossEntropyBackward(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void CrossEntropyBackward(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { Backward<decltype(element)>(call); });
 }
 

@@ -7,6 +7,7 @@
 #include "exec/cpu/element.h"
 #include "exec/cpu/operands.h"
 #include "exec/cpu/scratch.h"
+#include "exec/cpu/vector_clones.h"
 #include "exec/cpu/vector_math.h"
 
 namespace twinstep {
@@ -109,11 +110,11 @@ std::size_t NormScratchBytes(const OpShape& shape) {
   return 2 * Scratch::Bytes<double>(shape.dims[1]);
 }
 
-void NormForward(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void NormForward(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { Forward<decltype(element)>(call); });
 }
 
-void NormBackward(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void NormBackward(const KernelCall& call) {
   WithElements(call.shape.dtype, call.gradient_dtype, [&](auto element, auto gradient) {
     Backward<decltype(element), decltype(gradient)>(call);
   });

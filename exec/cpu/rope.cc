@@ -43,6 +43,60 @@ void Rotate(const T* in, std::int64_t width, std::int64_t head_dim, const Comput
   }
 }
 
+// Cosines and sines of position * frequency for positions that mostly follow each other: those of
+// a position's block, turned on by its place in the block, so that most positions need no
+// trigonometric function. Depends on the position alone.
+class Angles {
+ public:
+  static constexpr std::int64_t kBlock = 16;
+
+  static std::size_t ScratchBytes(std::int64_t half) {
+    return 3 * Scratch::Bytes<double>(half) + 2 * Scratch::Bytes<double>(kBlock * half);
+  }
+
+  Angles(std::int64_t head_dim, Scratch& scratch)
+      : half_(head_dim / 2),
+        frequency_(scratch.Take<double>(half_)),
+        block_cosine_(scratch.Take<double>(half_)),
+        block_sine_(scratch.Take<double>(half_)),
+        place_cosine_(scratch.Take<double>(kBlock * half_)),
+        place_sine_(scratch.Take<double>(kBlock * half_)) {
+    for (std::int64_t j = 0; j < half_; ++j) {
+      frequency_[j] =
+          std::pow(kRotaryBase, -2.0 * static_cast<double>(j) / static_cast<double>(head_dim));
+    }
+    for (std::int64_t i = 0; i < kBlock; ++i) {
+      Fill(static_cast<double>(i), place_cosine_ + i * half_, place_sine_ + i * half_);
+    }
+  }
+
+  template <typename C>
+  void At(std::int64_t position, C sign, C* cosines, C* sines) {
+    if (position / kBlock != block_) {
+      block_ = position / kBlock;
+      Fill(static_cast<double>(block_ * kBlock), block_cosine_, block_sine_);
+    }
+    const double* cosine = place_cosine_ + position % kBlock * half_;
+    const double* sine = place_sine_ + position % kBlock * half_;
+    for (std::int64_t j = 0; j < half_; ++j) {
+      cosines[j] = static_cast<C>(block_cosine_[j] * cosine[j] - block_sine_[j] * sine[j]);
+      sines[j] = sign * static_cast<C>(block_sine_[j] * cosine[j] + block_cosine_[j] * sine[j]);
+    }
+  }
+
+ private:
+  void Fill(double position, double* cosines, double* sines) const {
+    for (std::int64_t j = 0; j < half_; ++j) {
+      cosines[j] = std::cos(position * frequency_[j]);
+      sines[j] = std::sin(position * frequency_[j]);
+    }
+  }
+
+  std::int64_t half_;
+  double *frequency_, *block_cosine_, *block_sine_, *place_cosine_, *place_sine_;
+  std::int64_t block_ = -1;
+};
+
 // Calls move(row of the activation, cosines, sines) for every token; null angles without rotation.
 template <typename C, typename Move>
 void ForEachToken(const KernelCall& call, C sign, Move&& move) {
@@ -54,20 +108,12 @@ void ForEachToken(const KernelCall& call, C sign, Move&& move) {
   }
   const std::int64_t half = size.head_dim / 2;
   Scratch scratch(RotaryScratchBytes(call.shape));
-  double* frequency = scratch.Take<double>(half);
+  Angles angles(size.head_dim, scratch);
   C* cosines = scratch.Take<C>(half);
   C* sines = scratch.Take<C>(half);
-  for (std::int64_t j = 0; j < half; ++j) {
-    frequency[j] =
-        std::pow(kRotaryBase, -2.0 * static_cast<double>(j) / static_cast<double>(size.head_dim));
-  }
   const LocalPositions positions(Dim(call, 4), call.shape.index, call.shape.count);
   for (std::int64_t i = 0; i < size.positions; ++i) {
-    const auto position = static_cast<double>(positions.Global(i));
-    for (std::int64_t j = 0; j < half; ++j) {
-      cosines[j] = static_cast<C>(std::cos(position * frequency[j]));
-      sines[j] = sign * static_cast<C>(std::sin(position * frequency[j]));
-    }
+    angles.At(positions.Global(i), sign, cosines, sines);
     for (std::int64_t b = 0; b < size.samples; ++b) {
       move(i * size.samples + b, static_cast<const C*>(cosines), static_cast<const C*>(sines));
     }
@@ -117,7 +163,8 @@ void Join(const KernelCall& call) {
 }  // namespace
 
 std::size_t RotaryScratchBytes(const OpShape& shape) {
-  return 3 * Scratch::Bytes<double>(shape.dims[5] / 2);
+  const std::int64_t half = shape.dims[5] / 2;
+  return Angles::ScratchBytes(half) + 2 * Scratch::Bytes<double>(half);
 }
 
 void SplitQkv(const KernelCall& call) {

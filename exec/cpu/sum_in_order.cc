@@ -7,6 +7,7 @@
 #include "exec/cpu/element.h"
 #include "exec/cpu/exact_sum.h"
 #include "exec/cpu/kernel.h"
+#include "exec/cpu/vector_clones.h"
 
 namespace twinstep {
 namespace {
@@ -44,8 +45,9 @@ void SumExactly(std::span<const std::byte* const> parts, std::size_t bytes, std:
 
 }  // namespace
 
-void SumInOrder(Dtype dtype, bool exact_sum, std::span<const std::byte* const> parts,
-                std::size_t bytes, std::byte* sum) {
+TWINSTEP_VECTOR_CLONES void SumInOrder(Dtype dtype, bool exact_sum,
+                                       std::span<const std::byte* const> parts, std::size_t bytes,
+                                       std::byte* sum) {
   if (exact_sum) {
     SumExactly(parts, bytes, sum);
     return;

@@ -7,6 +7,7 @@
 #include "exec/cpu/attention_layout.h"
 #include "exec/cpu/blas.h"
 #include "exec/cpu/scratch.h"
+#include "exec/cpu/vector_clones.h"
 #include "exec/cpu/vector_math.h"
 
 namespace twinstep {
@@ -208,27 +209,27 @@ std::size_t UnfusedScratchBytes(const OpShape& shape) {
   return shape.dtype == Dtype::kFp64 ? of(double{}) : of(float{});
 }
 
-void AttentionScores(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void AttentionScores(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { Scores<decltype(element)>(call); });
 }
 
-void SoftmaxForward(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void SoftmaxForward(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { Softmax<decltype(element)>(call); });
 }
 
-void AttentionContext(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void AttentionContext(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { Context<decltype(element)>(call); });
 }
 
-void AttentionContextBackward(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void AttentionContextBackward(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { ContextBackward<decltype(element)>(call); });
 }
 
-void SoftmaxBackward(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void SoftmaxBackward(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { SoftmaxGradient<decltype(element)>(call); });
 }
 
-void AttentionScoresBackward(const KernelCall& call) {
+TWINSTEP_VECTOR_CLONES void AttentionScoresBackward(const KernelCall& call) {
   WithElement(call.shape.dtype, [&](auto element) { ScoresBackward<decltype(element)>(call); });
 }
 
