@@ -18,15 +18,19 @@ struct FlowTime {
 
 FlowTime TimeAlone(const GraphCosts& costs, const Flow& flow) {
   if (flow.bytes == 0) return {};
-  double rate = flow.max_bytes_per_s > 0 ? flow.max_bytes_per_s : HUGE_VAL;
+  double least_share = HUGE_VAL;
   FlowTime time;
   for (std::uint32_t i = 0; i < flow.hop_count; ++i) {
     const RouteHop& hop = costs.hops[flow.hop_begin + i];
     const double share = costs.links[hop.link].bytes_per_s / hop.multiplicity;
-    if (share >= rate) continue;
-    rate = share;
+    if (share >= least_share) continue;
+    least_share = share;
     time.link = hop.link;
   }
+  // Caps come from links (a collective's efficiency times its narrowest one): a flow at its cap
+  // counts for that link, which would make it faster if it were wider.
+  const double cap = flow.max_bytes_per_s > 0 ? flow.max_bytes_per_s : HUGE_VAL;
+  const double rate = std::min(cap, least_share);
   time.alone_ps = TimeFor(FlowWork(flow.bytes), ToFixedRate(rate));
   return time;
 }

@@ -34,9 +34,10 @@ struct CriticalStep {
 };
 
 // Time of the path spent in tasks of one sort. The time of a task with flows is split in two: its
-// fixed time (link kNone), and the rest under the link that limits its slowest flow (kNone where
-// the flow's own cap does). Of a rendezvous, the member counts that is slowest alone. What sharing
-// and interference added counts with the flow, or with the fixed time where there is none.
+// fixed time (link kNone), and the rest under the narrowest link of its slowest flow's route, even
+// where the flow's own cap is a little below that link (kNone without a route). Of a rendezvous,
+// the member counts that is slowest alone. What sharing and interference added counts with the
+// flow, or with the fixed time where there is none.
 struct CriticalShare {
   TaskKind kind = TaskKind::kCompute;
   Lane lane = Lane::kCompute;

@@ -67,7 +67,7 @@ struct OperatorReport {
 struct CriticalReport {
   Lane lane = Lane::kCompute;
   Phase phase = Phase::kForward;
-  std::string resource;  // "gpu", "host", a kind of link, or "own rate": latency and protocol.
+  std::string resource;  // "gpu", "host", a kind of link, or "own rate": latency, no link.
   double seconds = 0;
   double slowed_s = 0;  // Part of it: what sharing and interference added.
   std::int64_t tasks = 0;

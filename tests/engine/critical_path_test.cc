@@ -77,6 +77,27 @@ TEST(CriticalPathTest, ThroughLaneDataAndRendezvous) {
                                        Share(Lane::kRecvFwd, kNone, 2'000'000, 0, 1)));
 }
 
+// A collective's cap is its efficiency times its narrowest link: that link is what limits it.
+TEST(CriticalPathTest, AFlowAtItsCapCountsForItsNarrowestLink) {
+  GraphBuilder builder(1);
+  const BufferId x = builder.AddBuffer(0, 64, {.persistent = true});
+  const auto copy = builder.CopyD2H(x, builder.AddBuffer(0, 64, {.pool = Pool::kPinnedHost}));
+  const TaskGraph graph = builder.Build();
+  CostBuilder costs(graph);
+  const std::uint32_t wide = costs.AddLink(LinkKind::kDram, 30e9);
+  const std::uint32_t narrow = costs.AddLink(LinkKind::kPcieD2H, 10e9);
+  // Four such flows share the third: 8e9 bytes/s for each.
+  const std::uint32_t shared = costs.AddLink(LinkKind::kUplinkD2H, 32e9);
+  costs.Set(
+      builder.Id(copy), 2'000'000,
+      {{.bytes = 50'000, .max_bytes_per_s = 5e9, .hops = {{wide, 1}, {narrow, 1}, {shared, 4}}}});
+  const Result<Replay> replay = MakeFastEngine()->Run(graph, costs.costs());
+  ASSERT_TRUE(replay.ok());
+  EXPECT_THAT(FindCriticalPath(graph, costs.costs(), replay.value()).shares,
+              ElementsAre(Share(Lane::kD2H, shared, 10'000'000, 0, 1),
+                          Share(Lane::kD2H, kNone, 2'000'000, 0, 1)));
+}
+
 TEST(CriticalPathTest, TellsWhatSharingAndInterferenceAdd) {
   GraphBuilder builder(2);
   const BufferId x = builder.AddBuffer(0, 64, {.persistent = true});
