@@ -9,6 +9,7 @@
 #include "sim/estimate/model_size.h"
 #include "sim/estimate/pipeline_counts.h"
 #include "sim/plan/placement.h"
+#include "sim/report/format.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -64,16 +65,16 @@ Result<double> SolveOffloadRatio(const Model& model, const ResolvedPlan& plan,
     const double removable = std::max(m.living_blocks - kBlocksBesideOffload, 0.0) * m.block_bytes;
     if (!(excess <= removable)) {
       const double missing = std::ceil(excess - removable);
-      return Error{
-          .code = ExitCode::kNo,
-          .message = StrCat("no offload ratio fits pipeline rank ", r, ": states ",
-                            m.states_bytes(), " and ", m.living_blocks, " activation blocks of ",
-                            m.block_bytes, " bytes exceed the budget of ", budget_bytes,
-                            " bytes by ", excess, ", offload removes at most ", removable),
-          .rule = "gpu-memory-budget",
-          .rank = r,
-          .pool = "gpu",
-          .excess_bytes = static_cast<std::int64_t>(std::min(missing, 0x1p62))};
+      return Error{.code = ExitCode::kNo,
+                   .message = StrCat("no offload ratio fits pipeline rank ", r, ": states of ",
+                                     Bytes(m.states_bytes()), " and ", m.living_blocks,
+                                     " activation blocks of ", Bytes(m.block_bytes),
+                                     " exceed the budget of ", Bytes(budget_bytes), " by ",
+                                     Bytes(excess), ", offload removes at most ", Bytes(removable)),
+                   .rule = "gpu-memory-budget",
+                   .rank = r,
+                   .pool = "gpu",
+                   .excess_bytes = static_cast<std::int64_t>(std::min(missing, 0x1p62))};
     }
     ratio = std::max(ratio, excess / removable);
   }

@@ -63,9 +63,9 @@ std::string LinksText(const Cluster& cluster) {
 
 std::string PlanText(const ResolvedPlan& plan) {
   std::string text =
-      StrCat(plan.gpus, " GPUs = tensor ", plan.t, " x context ", plan.c, " x pipeline ", plan.p,
-             " x data ", plan.d, " (order ", plan.rank_order, "); ", WordFor(plan.schedule), ", ",
-             plan.v, plan.v == 1 ? " stage" : " stages", " a device of ", plan.l,
+      StrCat(CountOf(plan.gpus, "GPU"), " = tensor ", plan.t, " x context ", plan.c, " x pipeline ",
+             plan.p, " x data ", plan.d, " (order ", plan.rank_order, "); ", WordFor(plan.schedule),
+             ", ", plan.v, plan.v == 1 ? " stage" : " stages", " a device of ", plan.l,
              plan.l == 1 ? " layer, " : " layers, ", plan.m,
              plan.m == 1 ? " micro-batch of " : " micro-batches of ", plan.b,
              plan.b == 1 ? " sequence" : " sequences", "; ");
@@ -115,15 +115,15 @@ std::string EchoText(const Report& report) {
   if (!report.profile.empty()) text += Paragraph("profile", kLabelWidth, report.profile);
   if (!report.plan_is_valid) {
     return text + Paragraph("plan", kLabelWidth,
-                            StrCat(Count(report.requested_gpus),
-                                   " GPUs, asked for: ", report.requested_plan.ShortDebugString()));
+                            StrCat(CountOf(report.requested_gpus, "GPU"),
+                                   ", asked for: ", report.requested_plan.ShortDebugString()));
   }
   text += Paragraph("plan", kLabelWidth, PlanText(report.plan));
-  text += Paragraph(
-      "iteration", kLabelWidth,
-      StrCat(Count(report.plan.global_batch), " sequences x ", Count(report.plan.sequence_length),
-             " = ", Count(report.TokensPerIteration()),
-             " tokens, from the parameter all-gather to the end of the optimizer"));
+  text += Paragraph("iteration", kLabelWidth,
+                    StrCat(CountOf(report.plan.global_batch, "sequence"), " x ",
+                           Count(report.plan.sequence_length), " = ",
+                           CountOf(report.TokensPerIteration(), "token"),
+                           ", from the parameter all-gather to the end of the optimizer"));
   return text;
 }
 

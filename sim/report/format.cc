@@ -8,6 +8,15 @@
 namespace twinstep {
 namespace {
 
+// Commas between thousands of the digits before the point, if the text has digits.
+std::string WithSeparators(std::string number) {
+  const std::size_t first = number.starts_with('-') ? 1 : 0;
+  const std::size_t digits_end =
+      std::min(number.find_first_not_of("0123456789", first), number.size());
+  for (std::size_t i = digits_end; i > first + 3; i -= 3) number.insert(i - 3, 1, ',');
+  return number;
+}
+
 // Four significant digits of a value in [1, 1000), by decimals.
 int DecimalsOf(double value) { return value < 10 ? 3 : value < 100 ? 2 : 1; }
 
@@ -31,11 +40,12 @@ std::string Fixed(double value, int decimals) {
   return {text.data(), static_cast<std::size_t>(std::max(length, 0))};
 }
 
-std::string Count(std::int64_t value) {
-  std::string digits = std::to_string(value);
-  const std::size_t first = value < 0 ? 1 : 0;
-  for (std::size_t i = digits.size(); i > first + 3; i -= 3) digits.insert(i - 3, 1, ',');
-  return digits;
+std::string Count(std::int64_t value) { return WithSeparators(std::to_string(value)); }
+
+std::string Grouped(double value, int decimals) { return WithSeparators(Fixed(value, decimals)); }
+
+std::string CountOf(std::int64_t value, const std::string& noun) {
+  return Count(value) + " " + noun + (value == 1 ? "" : "s");
 }
 
 std::string Seconds(double seconds) {

@@ -10,6 +10,10 @@ namespace twinstep {
 std::string Fixed(double value, int decimals);
 // Thousands apart: 2,097,152.
 std::string Count(std::int64_t value);
+// The same with a fixed number of decimals: Grouped(1234.56, 1) = "1,234.6".
+std::string Grouped(double value, int decimals);
+// A count of things: "1 GPU", "1,024 GPUs". The plural is the noun and an s.
+std::string CountOf(std::int64_t value, const std::string& noun);
 // Four significant digits and a unit that fits: "21.17 s", "61.00 ms", "1.018 us".
 std::string Seconds(double seconds);
 // Powers of 1024: "512 B", "61.24 GiB".

@@ -61,7 +61,7 @@ std::string HeadlineText(const Report& report, const SimulationResults& results)
   std::string text = "\nResult\n";
   text += Line("iteration time", Seconds(results.iteration_s));
   text += Line("tokens/s", Count(std::llround(results.tokens_per_s)));
-  text += Line("tokens/s/GPU", Fixed(results.tokens_per_s_per_gpu, 1));
+  text += Line("tokens/s/GPU", Grouped(results.tokens_per_s_per_gpu, 1));
   text += Line("MFU", Percent(results.mfu));
   text += Line("peak GPU memory", Bytes(static_cast<double>(results.peak_gpu_bytes)) + " of " +
                                       Bytes(static_cast<double>(report.gpu_memory_capacity_bytes)) +
@@ -73,11 +73,11 @@ std::string HeadlineText(const Report& report, const SimulationResults& results)
                                      Bytes(static_cast<double>(results.host.peak_bytes)) + " of " +
                                      Bytes(static_cast<double>(report.host_memory_budget_bytes)) +
                                      " a node (node " + std::to_string(results.host.node) + ", " +
-                                     std::to_string(results.host.ranks) + " ranks)");
+                                     CountOf(results.host.ranks, "rank") + ")");
   }
   text += Line("offload ratio", OffloadText(report));
   std::string tasks = Count(results.tasks) + " of " +
-                      Count(static_cast<std::int64_t>(results.ranks.size())) + " ranks";
+                      CountOf(static_cast<std::int64_t>(results.ranks.size()), "rank");
   if (static_cast<std::int64_t>(results.ranks.size()) < report.plan.gpus) {
     tasks += ", which stand for all " + Count(report.plan.gpus);
   }
@@ -291,7 +291,7 @@ std::string CriticalPathText(const SimulationResults& results) {
                 Percent(std::max(0.0, rest_s / results.iteration_s)), ""});
   return "\nCritical path: the " + Count(results.critical_tasks) +
          " tasks that make the iteration as long as it is\n"
-         "  (on: what limits them; own rate: no link, but latency and protocol; slowed: by "
+         "  (on: what limits them, of a transfer its narrowest link; own rate: latency; slowed: by "
          "sharing)\n" +
          table.ToString();
 }

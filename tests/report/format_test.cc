@@ -12,6 +12,12 @@ TEST(FormatTest, NumbersKeepFourDigitsAndGetAUnit) {
   EXPECT_EQ(Count(999), "999");
   EXPECT_EQ(Count(-1234567), "-1,234,567");
   EXPECT_EQ(Count(2097152), "2,097,152");
+  EXPECT_EQ(Grouped(999.16, 1), "999.2");
+  EXPECT_EQ(Grouped(-1234567.25, 2), "-1,234,567.25");
+  EXPECT_EQ(Grouped(1000, 0), "1,000");
+  EXPECT_EQ(CountOf(1, "GPU"), "1 GPU");
+  EXPECT_EQ(CountOf(0, "token"), "0 tokens");
+  EXPECT_EQ(CountOf(4096, "token"), "4,096 tokens");
 
   EXPECT_EQ(Seconds(21.1712), "21.17 s");
   EXPECT_EQ(Seconds(0.061), "61.00 ms");
