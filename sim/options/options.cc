@@ -35,6 +35,14 @@ po::options_description Describe(const std::vector<OptionGroup>& groups) {
   return all;
 }
 
+bool TakesValue(const std::vector<OptionGroup>& groups, std::string_view name) {
+  return std::any_of(groups.begin(), groups.end(), [name](const OptionGroup& group) {
+    return std::any_of(group.options.begin(), group.options.end(), [name](const OptionSpec& spec) {
+      return spec.name == name && spec.argument != nullptr;
+    });
+  });
+}
+
 bool Repeats(const std::vector<OptionGroup>& groups, std::string_view name) {
   return std::any_of(groups.begin(), groups.end(), [name](const OptionGroup& group) {
     return std::any_of(group.options.begin(), group.options.end(), [name](const OptionSpec& spec) {
@@ -85,7 +93,11 @@ Result<Options> ParseOptions(const std::vector<OptionGroup>& groups, const std::
       if (++times[option.string_key] > 1 && !Repeats(groups, option.string_key)) {
         return Error{.message = StrCat("--", option.string_key, " is given twice")};
       }
-      given.push_back({option.string_key, option.value.empty() ? "" : option.value[0]});
+      const std::string value = option.value.empty() ? "" : option.value[0];
+      if (value.empty() && TakesValue(groups, option.string_key)) {
+        return Error{.message = StrCat("--", option.string_key, ": the value is empty")};
+      }
+      given.push_back({option.string_key, value});
     }
   } catch (const po::unknown_option& error) {
     const std::string name = error.get_option_name();

@@ -102,7 +102,9 @@ OptionGroup PlanOptions() {
         "reduce gradients and gather parameters beside computation "
         "(default: off)"},
        {"zero", "0|1|2|3", "ZeRO stage: what the data-parallel ranks share (default: 1)"},
-       {"rules", "NAME", "kuaishou: also the limits of the paper, such as p >= 3"}}};
+       {"rules", "NAME",
+        "kuaishou: also the limits of the paper, such as p >= 3 for interleaved plans and plans "
+        "with offload"}}};
 }
 
 Status ApplyRecipeOptions(const Options& options, Recipe* recipe) {

@@ -34,6 +34,9 @@ TEST(OptionsTest, ErrorsNameTheOption) {
   EXPECT_EQ(ErrorOf({"--recompte", "full"}),
             "unknown option --recompte (did you mean --recompute?)");
   EXPECT_EQ(ErrorOf({"--tp", "2", "--tp", "4"}), "--tp is given twice");
+  for (const std::string name : {"--plan", "--json", "--profile", "--trace"}) {
+    EXPECT_EQ(ErrorOf({name, ""}), name + ": the value is empty");
+  }
   EXPECT_EQ(ErrorOf({"--tp"}), "the required argument for option '--tp' is missing");
   EXPECT_EQ(ErrorOf({"llama"}),
             "unexpected argument 'llama': options begin with -- (twinstep simulate --help)");
