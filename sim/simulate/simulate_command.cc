@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <map>
+#include <system_error>
 #include <utility>
 
 #include "sim/graph/dot.h"
@@ -74,11 +77,33 @@ class Command {
       return Error{.message = "--trace-flows needs --trace FILE.json"};
     }
     if (options_.Has("schedule-view") && JsonToStandardOutput()) {
-      return Error{.message = "--schedule-view is text, and --json - takes standard output"};
+      return Error{.message = "--schedule-view goes to standard output, as --json - does"};
     }
     for (const char* name : {"trace", "dot", "schedule-view"}) {
       if (is_sweep && options_.Has(name)) {
         return Error{.message = StrCat("--", name, " is for one iteration, and --set sweeps")};
+      }
+    }
+    return CheckOutputsDiffer();
+  }
+
+  // The file that is written last would replace the other. Devices, as /dev/null, take both.
+  Status CheckOutputsDiffer() const {
+    std::map<std::string, const char*> option_of;
+    for (const char* name : {"json", "trace", "dot"}) {
+      const auto path = options_.Get(name);
+      if (!path || (path == "-" && JsonToStandardOutput())) continue;
+      std::error_code error;
+      const std::filesystem::path whole = std::filesystem::weakly_canonical(*path, error);
+      if (error) continue;  // Said when it is written.
+      if (std::filesystem::exists(whole, error) &&
+          !std::filesystem::is_regular_file(whole, error)) {
+        continue;
+      }
+      const auto [other, is_new] = option_of.try_emplace(whole.string(), name);
+      if (!is_new) {
+        return Error{.message =
+                         StrCat("--", other->second, " and --", name, " both write ", *path)};
       }
     }
     return Unit{};

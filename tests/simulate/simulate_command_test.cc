@@ -261,7 +261,7 @@ TEST(SimulateCommandTest, BadInputExitsWithTwoAndNamesTheOption) {
            {{"--plan", "/nowhere.textproto"}, "/nowhere.textproto"},
            {{"--profile", "/nowhere.textproto"}, "/nowhere.textproto"},
            {{"--sequence-parallel", "maybe"}, "--sequence-parallel: 'maybe' is none of on, off"},
-           {{"--schedule-view"}, "--schedule-view is text, and --json - takes standard output"},
+           {{"--schedule-view"}, "--schedule-view goes to standard output, as --json - does"},
            {{"--trace", "x.pb", "--set", "layers=4,8"}, "--trace is for one iteration"}}) {
     const Answer answer = CallTiny(arguments);
     EXPECT_EQ(answer.code, 2) << message;
@@ -270,6 +270,29 @@ TEST(SimulateCommandTest, BadInputExitsWithTwoAndNamesTheOption) {
   }
   EXPECT_THAT(Call({"--model", "lama-65b", "--cluster", "h800"}).err, HasSubstr("llama-65b"));
   EXPECT_THAT(Call({"--model", "tiny-gpt"}).err, HasSubstr("--cluster is missing"));
+}
+
+TEST(SimulateCommandTest, TwoOutputsCannotHaveOnePath) {
+  const std::string path = TemporaryFile("same.json");
+  const std::string other_spelling = ::testing::TempDir() + "/./same.json";
+  std::vector<std::string> base = {"--model", "tiny-gpt",       "--cluster",
+                                   "4xa100",  "--global-batch", "8"};
+  const auto call = [&base](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = base;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Call(arguments);
+  };
+  for (const auto& [arguments, message] :
+       std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--json", path, "--trace", path}, "--json and --trace both write "},
+           {{"--json", path, "--dot", other_spelling}, "--json and --dot both write "},
+           {{"--dot", path, "--trace", path}, "--trace and --dot both write "}}) {
+    const Answer answer = call(arguments);
+    EXPECT_EQ(answer.code, 2);
+    EXPECT_THAT(answer.err, HasSubstr(message));
+    EXPECT_FALSE(std::ifstream(path).good());
+  }
+  EXPECT_EQ(call({"--json", "/dev/null", "--dot", "/dev/null"}).code, 0);
 }
 
 TEST(SimulateCommandTest, HostileValuesAreAnsweredNotCrashedOn) {
