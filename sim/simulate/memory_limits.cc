@@ -8,6 +8,14 @@ namespace {
 
 std::string Size(std::int64_t bytes) { return Bytes(static_cast<double>(bytes)); }
 
+// Where more than 1 % of the arena is not alive at the peak.
+std::string HolesText(const PoolReport& pool) {
+  const std::int64_t holes = pool.arena_bytes - pool.peak_live_bytes;
+  if (holes <= pool.peak_live_bytes / 100) return "";
+  return StrCat("; ", Size(pool.peak_live_bytes), " are live at the peak, ", Size(holes),
+                " are holes of the placement");
+}
+
 std::optional<Error> CheckGpus(const Report& report) {
   const RankReport* fullest = nullptr;
   for (const RankReport& rank : report.results->ranks) {
@@ -18,15 +26,16 @@ std::optional<Error> CheckGpus(const Report& report) {
   if (fullest == nullptr) return std::nullopt;
   const std::int64_t excess = fullest->pools[0].arena_bytes - report.gpu_memory_capacity_bytes;
   if (excess <= 0) return std::nullopt;
-  return Error{.code = ExitCode::kNo,
-               .message = StrCat("rank ", fullest->info.global_rank, " needs ",
-                                 Size(fullest->pools[0].arena_bytes), " in pool ", Name(Pool::kGpu),
-                                 ": ", Size(excess), " (", Count(excess), " bytes) more than the ",
-                                 "capacity of ", Size(report.gpu_memory_capacity_bytes)),
-               .rule = "gpu-memory",
-               .rank = fullest->info.global_rank,
-               .pool = Name(Pool::kGpu),
-               .excess_bytes = excess};
+  return Error{
+      .code = ExitCode::kNo,
+      .message = StrCat("rank ", fullest->info.global_rank, " needs ",
+                        Size(fullest->pools[0].arena_bytes), " in pool ", Name(Pool::kGpu), ": ",
+                        Size(excess), " (", Count(excess), " bytes) more than the ", "capacity of ",
+                        Size(report.gpu_memory_capacity_bytes), HolesText(fullest->pools[0])),
+      .rule = "gpu-memory",
+      .rank = fullest->info.global_rank,
+      .pool = Name(Pool::kGpu),
+      .excess_bytes = excess};
 }
 
 std::optional<Error> CheckHosts(const Report& report) {

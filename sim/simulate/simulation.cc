@@ -3,10 +3,12 @@
 #include <utility>
 
 #include "sim/lower/lower.h"
+#include "sim/plan/placement.h"
 #include "sim/report/format.h"
 #include "sim/report/summarize.h"
 #include "sim/simulate/memory_limits.h"
 #include "sim/simulate/offload_budget.h"
+#include "sim/simulate/size_guard.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -35,6 +37,16 @@ void Tell(Progress* progress, const std::string& what) {
   if (progress != nullptr) progress->Step(what);
 }
 
+// That the task graph will fit in the memory of this machine.
+Status CheckMachine(const SimulateInput& input, const ResolvedPlan& plan) {
+  auto ranks = static_cast<std::size_t>(plan.gpus);
+  if (!input.all_ranks) {
+    const Placement placement(plan, input.cluster.node().gpus());
+    ranks = SymmetryClasses(placement, plan, input.cluster).representative.size();
+  }
+  return CheckSize(EstimateTasks(plan, ranks), AvailableMemoryBytes());
+}
+
 Result<SimulatedIteration> RunIteration(const SimulateInput& input, const ResolvedPlan& plan,
                                         Progress* progress, std::size_t memory_points) {
   const std::unique_ptr<Engine> engine = MakeEngine(input.engine);
@@ -43,6 +55,7 @@ Result<SimulatedIteration> RunIteration(const SimulateInput& input, const Resolv
   }
   SimulatedIteration run;
   Tell(progress, "lowering the plan");
+  if (const Status fits = CheckMachine(input, plan); !fits.ok()) return fits.error();
   Result<TaskGraph> graph = Lower(input.model, input.cluster, plan, {.fold = !input.all_ranks});
   if (!graph.ok()) return graph.error();
   run.graph = std::move(graph).value();

@@ -40,26 +40,72 @@ std::string ColumnOf(const SweepRow& row, std::size_t field) {
   return path.substr(path.rfind('.') + 1);
 }
 
-std::string Title(const SweepRow& row) {
+// Of which the echo tells the whole plan: the first that has one, else the first.
+const SweepRow& EchoedRow(const std::vector<SweepRow>& rows) {
+  const auto row = std::find_if(rows.begin(), rows.end(),
+                                [](const SweepRow& x) { return x.report.plan_is_valid; });
+  return row == rows.end() ? rows.front() : *row;
+}
+
+std::string Title(const std::vector<SweepRow>& rows) {
+  const SweepRow& row = EchoedRow(rows);
   std::string title = "Sweep of ";
   for (std::size_t i = 0; i < row.fields.size(); ++i) {
     if (i > 0) title += ", ";
     if (row.fields.size() > 1) title += ColumnOf(row, i) + " = ";
     title += row.fields[i].first;
   }
-  return title + "; what is above is its first point";
+  const bool none_is_feasible = std::all_of(
+      rows.begin(), rows.end(), [](const SweepRow& x) { return x.report.infeasible.has_value(); });
+  if (none_is_feasible) title += "; no point is feasible";
+  return title + "; what is above is its first " +
+         (&row == &rows.front() ? "point" : "point with a valid plan");
+}
+
+// Why points are infeasible, one paragraph each.
+std::string ReasonsText(const std::vector<SweepRow>& rows) {
+  constexpr std::size_t kMostReasons = 20;
+  std::string text;
+  std::size_t infeasible = 0;
+  for (const SweepRow& row : rows) {
+    if (!row.report.infeasible || ++infeasible > kMostReasons) continue;
+    std::string point;
+    for (std::size_t i = 0; i < row.fields.size(); ++i) {
+      point += StrCat(i > 0 ? ", " : "", ColumnOf(row, i), " = ", row.fields[i].second);
+    }
+    text += Paragraph("  Infeasible:", 14, StrCat(point, ": ", row.report.infeasible->message));
+  }
+  if (infeasible > kMostReasons) {
+    text += StrCat("  ... ", infeasible - kMostReasons, " more: --json\n");
+  }
+  return text.empty() ? "" : "\n" + text;
+}
+
+// A path may begin with the name of its message.
+bool AreOneField(const std::string& a, const std::string& b) {
+  for (const char* message : {"", "model.", "cluster."}) {
+    if (message + a == b || message + b == a) return true;
+  }
+  return false;
 }
 
 }  // namespace
 
 Result<std::vector<SweepPoint>> ExpandSweep(const Options& options) {
   std::vector<SweepPoint> points = {{{}, options}};
+  std::vector<std::string> paths;
   for (std::size_t i = 0; i < options.given().size(); ++i) {
     const Option& option = options.given()[i];
     if (option.name != "set") continue;
     const Result<FieldValues> parsed = ParseFieldValues(option.value);
     if (!parsed.ok()) return Error{.message = "--set: " + parsed.error().message};
     const FieldValues& field = parsed.value();
+    for (const std::string& path : paths) {
+      if (AreOneField(path, field.path)) {
+        return Error{.message = StrCat("--set: ", field.path, " is given twice")};
+      }
+    }
+    paths.push_back(field.path);
     if (field.values.size() == 1) continue;
     if (points.size() * field.values.size() > kMaxSweepPoints) {
       return Error{.message =
@@ -105,7 +151,7 @@ std::string SweepText(const std::vector<SweepRow>& rows) {
       if (first_s == 0) first_s = x.iteration_s;
       cells.insert(cells.end(), {Fixed(x.iteration_s / unit.size, 3),
                                  first_s == 0 ? "-" : Fixed(x.iteration_s / first_s, 3),
-                                 Fixed(x.tokens_per_s_per_gpu, 1), Fixed(100 * x.mfu, 1),
+                                 Grouped(x.tokens_per_s_per_gpu, 1), Fixed(100 * x.mfu, 1),
                                  Gibibytes(x.peak_gpu_bytes), Gibibytes(x.host.peak_bytes),
                                  Fixed(row.report.plan.offload_ratio, 3)});
     }
@@ -113,8 +159,8 @@ std::string SweepText(const std::vector<SweepRow>& rows) {
     cells.push_back(row.report.infeasible ? row.report.infeasible->rule : "");
     table.AddRow(std::move(cells));
   }
-  std::string text = EchoText(rows.front().report) + "\n" + Paragraph("", 0, Title(rows.front())) +
-                     table.ToString();
+  std::string text = EchoText(EchoedRow(rows).report) + "\n" + Paragraph("", 0, Title(rows)) +
+                     table.ToString() + ReasonsText(rows);
   std::vector<std::string> warnings;
   for (const SweepRow& row : rows) {
     for (const std::string& warning : row.report.warnings) {
@@ -141,13 +187,17 @@ nlohmann::ordered_json SweepJson(const std::vector<SweepRow>& rows) {
 std::vector<std::string> FieldsWithoutEffect(const std::vector<SweepRow>& rows) {
   std::vector<std::string> warnings;
   for (std::size_t field = 0; field < rows.front().fields.size(); ++field) {
-    bool changed = false;
+    // Two infeasible points tell nothing: neither was timed.
+    bool compared = false, changed = false;
     for (const SweepRow& a : rows) {
       for (const SweepRow& b : rows) {
-        changed |= DiffersOnlyIn(field, a, b) && Figures(a.report) != Figures(b.report);
+        if (&a == &b || !DiffersOnlyIn(field, a, b)) continue;
+        if (a.report.infeasible && b.report.infeasible) continue;
+        compared = true;
+        changed |= Figures(a.report) != Figures(b.report);
       }
     }
-    if (!changed) {
+    if (compared && !changed) {
       warnings.push_back(StrCat("--set ", rows.front().fields[field].first,
                                 " changed nothing: its values give the same iteration time and "
                                 "peak memory"));

@@ -19,7 +19,7 @@ struct SweepPoint {
 };
 
 // One point for every combination, the last field fastest; one point if no --set has several
-// values. More than kMaxSweepPoints are an Error.
+// values. More than kMaxSweepPoints are an Error, and so is a field that is set twice.
 inline constexpr std::size_t kMaxSweepPoints = 1000;
 Result<std::vector<SweepPoint>> ExpandSweep(const Options& options);
 
@@ -33,7 +33,8 @@ std::string SweepText(const std::vector<SweepRow>& rows);
 // {"sweep": [{"set": {field: value}, ... the report ...}]}
 nlohmann::ordered_json SweepJson(const std::vector<SweepRow>& rows);
 
-// A warning for each swept field whose values all give the same times and peaks.
+// A warning for each swept field whose values all give the same times and peaks. Points that are
+// both infeasible are not compared.
 std::vector<std::string> FieldsWithoutEffect(const std::vector<SweepRow>& rows);
 
 }  // namespace twinstep

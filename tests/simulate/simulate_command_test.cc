@@ -139,6 +139,22 @@ TEST(SimulateCommandTest, TooMuchGpuMemorySaysByHowMuch) {
   EXPECT_GT(answer.Json().at("iteration_time_s"), 0);
 }
 
+TEST(SimulateCommandTest, TheReportSaysOneOfOneThing) {
+  const Answer answer =
+      Call({"--model", "tiny-llama", "--cluster", "4xa100", "--gpus", "1", "--global-batch", "1"});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  EXPECT_THAT(answer.out, HasSubstr("plan        1 GPU = tensor 1"));
+  EXPECT_THAT(answer.out, HasSubstr("iteration   1 sequence x "));
+  EXPECT_THAT(answer.out, HasSubstr(" of 1 rank; engine fast"));
+}
+
+TEST(SimulateCommandTest, BudgetsThatNoRatioMeetsAreToldInUnits) {
+  const Answer answer = CallTiny({"--offload-ratio", "auto", "--gpu-memory-budget", "1KiB"});
+  EXPECT_EQ(answer.code, 1);
+  const std::string message = answer.Json().at("infeasible").at("message");
+  EXPECT_THAT(message, HasSubstr(" exceed the budget of 1.000 KiB by "));
+}
+
 TEST(SimulateCommandTest, TooMuchHostMemorySaysByHowMuch) {
   const std::vector<std::string> offload = {"--virtual-stages", "2", "--offload-ratio", "0.5"};
   const std::int64_t peak = CallTiny(offload).Json().at("peak_host_memory_per_node_bytes");
@@ -218,6 +234,41 @@ TEST(SimulateCommandTest, SweepsMakeATable) {
   EXPECT_THAT(text.out, HasSubstr("node.host.cores changed nothing"));
 }
 
+TEST(SimulateCommandTest, SweepsSayWhyPointsAreInfeasible) {
+  const std::vector<std::string> base = {"--model",        "tiny-llama", "--cluster", "4xa100",
+                                         "--global-batch", "8",          "--pp",      "2"};
+  const auto call = [&base](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = base;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Call(arguments);
+  };
+  const Answer none = call({"--set", "layers=3,5"});
+  EXPECT_EQ(none.code, 1);
+  EXPECT_THAT(none.out, HasSubstr("Sweep of layers; no point is feasible"));
+  EXPECT_THAT(none.out, HasSubstr("Infeasible: layers = 3: "));
+  EXPECT_THAT(none.out, HasSubstr("Infeasible: layers = 5: "));
+  EXPECT_THAT(none.out, Not(HasSubstr("changed nothing")));
+
+  const Answer one = call({"--set", "layers=3,4"});
+  EXPECT_EQ(one.code, 0);
+  EXPECT_THAT(one.out, HasSubstr("Infeasible: layers = 3: "));
+  EXPECT_THAT(one.out, Not(HasSubstr("Infeasible: layers = 4")));
+  EXPECT_THAT(one.out, HasSubstr("what is above is its first point with a valid plan"));
+  EXPECT_THAT(one.out, Not(HasSubstr("changed nothing")));
+}
+
+TEST(SimulateCommandTest, AFieldCannotBeSetTwice) {
+  for (const auto& [first, second] :
+       std::vector<std::pair<std::string, std::string>>{{"layers=4,8", "layers=4,8"},
+                                                        {"layers=4", "layers=8"},
+                                                        {"layers=4,8", "model.layers=4"}}) {
+    const Answer answer = CallTiny({"--set", first, "--set", second});
+    EXPECT_EQ(answer.code, 2) << first << " " << second;
+    EXPECT_THAT(answer.err, HasSubstr("layers is given twice"));
+  }
+  EXPECT_EQ(CallTiny({"--set", "model.name=a", "--set", "cluster.name=b"}).code, 0);
+}
+
 TEST(SimulateCommandTest, WritesEveryFileThatWasAskedFor) {
   const std::string report = TemporaryFile("report.json"), chrome = TemporaryFile("trace.json"),
                     trace = TemporaryFile("trace.pb"), dot = TemporaryFile("graph.dot");
@@ -293,6 +344,13 @@ TEST(SimulateCommandTest, TwoOutputsCannotHaveOnePath) {
     EXPECT_FALSE(std::ifstream(path).good());
   }
   EXPECT_EQ(call({"--json", "/dev/null", "--dot", "/dev/null"}).code, 0);
+}
+
+TEST(SimulateCommandTest, RefusesWhatTheMachineCannotHold) {
+  const Answer answer = Call({"--model", "llama-7b", "--cluster", "h800", "--gpus", "1", "--seq",
+                              "128", "--global-batch", "60000000", "--recompute", "full"});
+  EXPECT_EQ(answer.code, 2);
+  EXPECT_THAT(answer.err, HasSubstr("bytes each their simulation takes"));
 }
 
 TEST(SimulateCommandTest, HostileValuesAreAnsweredNotCrashedOn) {
