@@ -8,8 +8,8 @@
 #include "sim/estimate/layer_activations.h"
 #include "sim/estimate/model_size.h"
 #include "sim/estimate/pipeline_counts.h"
+#include "sim/format.h"
 #include "sim/plan/placement.h"
-#include "sim/report/format.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {

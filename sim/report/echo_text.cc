@@ -1,8 +1,8 @@
 #include "sim/report/echo_text.h"
 
 #include "sim/estimate/model_size.h"
+#include "sim/format.h"
 #include "sim/plan/plan_names.h"
-#include "sim/report/format.h"
 #include "sim/report/text_table.h"
 #include "sim/str_cat.h"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "sim/report/format.h"
+#include "sim/format.h"
 #include "sim/report/terminal.h"
 #include "sim/str_cat.h"
 

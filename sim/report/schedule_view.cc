@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "sim/report/format.h"
+#include "sim/format.h"
 #include "sim/report/pipeline_steps.h"
 #include "sim/report/text_table.h"
 #include "sim/str_cat.h"

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <string_view>
 
+#include "sim/format.h"
 #include "sim/plan/plan_names.h"
 #include "sim/report/echo_text.h"
-#include "sim/report/format.h"
 #include "sim/report/text_table.h"
 
 namespace twinstep {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "sim/report/format.h"
+#include "sim/format.h"
 #include "sim/str_cat.h"
 #include "sim/textproto/set_field.h"
 

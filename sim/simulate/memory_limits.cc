@@ -1,6 +1,6 @@
 #include "sim/simulate/memory_limits.h"
 
-#include "sim/report/format.h"
+#include "sim/format.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "sim/estimate/kuaishou_memory.h"
+#include "sim/format.h"
 #include "sim/plan/placement.h"
-#include "sim/report/format.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {

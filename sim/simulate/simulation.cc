@@ -2,9 +2,9 @@
 
 #include <utility>
 
+#include "sim/format.h"
 #include "sim/lower/lower.h"
 #include "sim/plan/placement.h"
-#include "sim/report/format.h"
 #include "sim/report/summarize.h"
 #include "sim/simulate/memory_limits.h"
 #include "sim/simulate/offload_budget.h"

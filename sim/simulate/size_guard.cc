@@ -4,7 +4,7 @@
 #include <fstream>
 #include <string>
 
-#include "sim/report/format.h"
+#include "sim/format.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {

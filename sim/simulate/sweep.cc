@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "sim/format.h"
 #include "sim/report/echo_text.h"
-#include "sim/report/format.h"
 #include "sim/report/json_report.h"
 #include "sim/report/text_report.h"
 #include "sim/report/text_table.h"

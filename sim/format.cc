@@ -1,4 +1,4 @@
-#include "sim/report/format.h"
+#include "sim/format.h"
 
 #include <algorithm>
 #include <array>
