@@ -15,7 +15,7 @@ packages=(
   # Libraries.
   protobuf-compiler libprotobuf-dev
   libboost-graph-dev libboost-program-options-dev
-  libsimgrid-dev libopenblas-serial-dev
+  libsimgrid-dev libopenblas-pthread-dev
   nlohmann-json3-dev zlib1g-dev
   # Tests, benchmarks, format check.
   libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev
