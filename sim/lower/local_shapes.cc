@@ -47,6 +47,7 @@ LocalShapes MakeLocalShapes(const Model& model, const ResolvedPlan& plan) {
   s.gated = activation == SWIGLU || (activation == ACTIVATION_DEFAULT && llama);
   s.relu = activation == RELU;
   s.bias = !llama;
+  s.partial_row_bias = s.bias && plan.sequence_parallel && plan.tp_overlap == TP_OVERLAP_CHUNKED;
   s.rms_norm = llama;
   return s;
 }

@@ -29,6 +29,8 @@ struct LocalShapes {
   bool gated = false;                // SwiGLU.
   bool relu = false;
   bool bias = false;
+  // Biases of row-parallel layers get the gradient of this rank's part of the sequence only.
+  bool partial_row_bias = false;
   bool rms_norm = false;
 };
 

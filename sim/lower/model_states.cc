@@ -207,11 +207,11 @@ bool ModelStates::WritesGradients(std::size_t chunk, std::int64_t micro_batch) c
   return micro_batch == 0 || chunks_[chunk].shards_gradients;
 }
 
-void ModelStates::SyncNorms(Chunk& chunk, BufferId gradients) {
+void ModelStates::SyncPartial(Chunk& chunk, BufferId gradients) {
   const ResolvedPlan& plan = context_.plan;
-  if (!plan.sequence_parallel || plan.t == 1 || chunk.layout->norm_elements == 0) return;
+  if (!plan.sequence_parallel || plan.t == 1 || chunk.layout->partial_elements == 0) return;
   const Dtype dtype = context_.shapes.gradient_dtype;
-  const std::int64_t bytes = chunk.layout->norm_elements * DtypeBytes(dtype);
+  const std::int64_t bytes = chunk.layout->partial_elements * DtypeBytes(dtype);
   const Operand norms = writer_->SliceOf({.buffer = gradients}, 0, bytes);
   Collective(OpCode::kAllReduce, bytes, dtype, 0, Lane::kTp, Phase::kGradientSync,
              context_.Communicator(GroupKind::kTp), chunk.tag, norms, norms);
@@ -249,7 +249,7 @@ void ModelStates::AfterBackward(std::size_t index, std::int64_t micro_batch, boo
     const Dtype dtype = context_.shapes.gradient_dtype;
     const std::int64_t bytes = Elements(chunk, false) * DtypeBytes(dtype);
     const std::int64_t shard_bytes = Elements(chunk, true) * DtypeBytes(dtype);
-    SyncNorms(chunk, chunk.full_gradients);
+    SyncPartial(chunk, chunk.full_gradients);
     const bool adds = micro_batch > 0;
     const BufferId target =
         adds ? writer_->AddBuffer(shard_bytes, dtype, Role::kCommunication) : chunk.gradients;
@@ -269,7 +269,7 @@ void ModelStates::AfterBackward(std::size_t index, std::int64_t micro_batch, boo
     return;
   }
   if (last && context_.plan.dp_overlap && !IsTied(chunk)) {
-    SyncNorms(chunk, chunk.gradients);
+    SyncPartial(chunk, chunk.gradients);
     Reduce(chunk);
   }
 }
@@ -345,7 +345,7 @@ void ModelStates::FinishIteration(TaskId last_compute) {
   // Without overlap the reduction starts when the last backward has ended.
   if (!context_.plan.dp_overlap) after_.push_back(last_compute);
   for (Chunk& chunk : chunks_) {
-    if (!chunk.reduced) SyncNorms(chunk, chunk.gradients);
+    if (!chunk.reduced) SyncPartial(chunk, chunk.gradients);
   }
   SyncTied();
   for (Chunk& chunk : chunks_) {

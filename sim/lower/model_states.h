@@ -61,7 +61,7 @@ class ModelStates {
   std::int64_t Elements(const Chunk& chunk, bool sharded) const;
   Operand ShardOf(BufferId whole, const Chunk& chunk, Dtype dtype);
   bool IsTied(const Chunk& chunk) const;
-  void SyncNorms(Chunk& chunk, BufferId gradients);
+  void SyncPartial(Chunk& chunk, BufferId gradients);
   void SyncTied();
   void Reduce(Chunk& chunk);
   void Collective(OpCode op, std::int64_t bytes, Dtype dtype, unsigned flags, Lane lane,

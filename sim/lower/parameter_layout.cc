@@ -23,7 +23,7 @@ class LayoutBuilder {
         {.kind = kind, .axis = axis, .rows = rows, .columns = columns, .offset = end_});
     end_ += rows * columns;
   }
-  void EndNorms() { layout_.norm_elements = end_; }
+  void EndPartial() { layout_.partial_elements = end_; }
   void EndReplicated() { layout_.replicated_elements = end_; }
   void EndUndecayed() { layout_.undecayed_elements = end_; }
   std::int64_t end() const { return end_; }
@@ -73,11 +73,12 @@ ChunkLayout MakeChunkLayout(ChunkKind kind, const Model& model, const LocalShape
       const std::int64_t up = shapes.gated ? 2 * shapes.ffn : shapes.ffn;
       norm(TensorKind::kNorm1Weight, TensorKind::kNorm1Bias);
       norm(TensorKind::kNorm2Weight, TensorKind::kNorm2Bias);
-      builder.EndNorms();
+      if (!shapes.partial_row_bias) builder.EndPartial();
       if (shapes.bias) {
         builder.Add(TensorKind::kOutBias, 1, h);
         builder.Add(TensorKind::kDownBias, 1, h);
       }
+      if (shapes.partial_row_bias) builder.EndPartial();
       builder.EndReplicated();
       if (shapes.bias) {
         builder.Add(TensorKind::kQkvBias, 1, qkv, columns);
@@ -91,14 +92,14 @@ ChunkLayout MakeChunkLayout(ChunkKind kind, const Model& model, const LocalShape
       break;
     }
     case ChunkKind::kEmbedding:
-      builder.EndNorms();
+      builder.EndPartial();
       if (shapes.positions > 0) builder.Add(TensorKind::kPositionEmbedding, shapes.positions, h);
       builder.EndReplicated();
       builder.Add(TensorKind::kTokenEmbedding, shapes.vocab, h, rows);
       break;
     case ChunkKind::kHead: {
       norm(TensorKind::kFinalNormWeight, TensorKind::kFinalNormBias);
-      builder.EndNorms();
+      builder.EndPartial();
       builder.EndReplicated();
       builder.EndUndecayed();
       const std::int64_t copy_begin = builder.end();

@@ -29,7 +29,7 @@ struct ChunkLayout {
   std::vector<ParameterTensor> tensors;
   std::int64_t used_elements = 0;        // End of the last tensor.
   std::int64_t elements = 0;             // Padded so that every ZeRO shard has equal length.
-  std::int64_t norm_elements = 0;        // Prefix whose gradients are partial under sequence
+  std::int64_t partial_elements = 0;     // Prefix whose gradients are partial under sequence
                                          // parallelism.
   std::int64_t replicated_elements = 0;  // Prefix that every tensor-parallel rank holds whole.
   std::int64_t undecayed_elements = 0;   // Prefix of norms and biases, which weights do not decay.

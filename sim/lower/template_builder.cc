@@ -304,16 +304,17 @@ void TemplateBuilder::RowBackward(TensorId dy, TensorId x, TensorKind weight, Te
   const auto dgrad = [&](std::int64_t rows, TensorId gradient, TemplateOperand result) {
     Gemm(OpCode::kGemmDgrad, rows, out, in, {{gradient}, {ParameterId(weight)}}, {result});
   };
-  const auto wgrad = [&](std::int64_t rows, TemplateOperand input, TensorId gradient) {
+  const auto wgrad = [&](std::int64_t rows, TemplateOperand input, TensorId gradient,
+                         bool with_bias) {
     Operands writes{{GradientId(weight)}};
-    if (has_bias) writes.push_back({GradientId(bias)});
+    if (with_bias) writes.push_back({GradientId(bias)});
     Gemm(OpCode::kGemmWgrad, rows, out, in, {input, {gradient}}, writes,
-         has_bias ? unsigned{kHasBias} : 0u);
+         with_bias ? unsigned{kHasBias} : 0u);
   };
   if (!Chunked()) {
     const TensorId full = GatherSequence(dy, out);
     dgrad(shapes().tokens, full, {dx});
-    wgrad(shapes().tokens, {Need(x)}, full);
+    wgrad(shapes().tokens, {Need(x)}, full, has_bias);
     return;
   }
   const std::int64_t rows = shapes().shard_tokens;
@@ -327,8 +328,11 @@ void TemplateBuilder::RowBackward(TensorId dy, TensorId x, TensorKind weight, Te
     pieces.push_back({owner, piece});
   });
   const TensorId input = Need(x);
+  // The first piece is the rank's own. Ranks meet the pieces in other orders and would sum the
+  // bias' gradient to other bits: each sums its own piece's, and they are added with the norms'.
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    wgrad(rows, {input, Bytes(pieces[i].owner * rows * in), Bytes(rows * in)}, pieces[i].tensor);
+    wgrad(rows, {input, Bytes(pieces[i].owner * rows * in), Bytes(rows * in)}, pieces[i].tensor,
+          has_bias && i == 0);
     // Later pieces of the first micro-batch add to the first.
     if (i > 0) {
       TemplateOp& op = result_.backward.back();
