@@ -1,5 +1,5 @@
-// Tasks a second of ComputeCosts, on the main job: Llama-65B, 256 H800, (t, c, p, l) = (2, 2, 8, 2),
-// balanced recomputation, half of the activations offloaded.
+// Tasks a second of ComputeCosts, on the main job: Llama-65B, 256 H800, (t, c, p, l) = (2, 2, 8,
+// 2), balanced recomputation, half of the activations offloaded.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
