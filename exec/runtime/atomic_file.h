@@ -1,0 +1,44 @@
+// A file that is there whole or not at all, whatever kills the process or the machine.
+//
+//   Result<AtomicFile> file = AtomicFile::Create("step-7.safetensors");
+//   Status written = file.value().Append(bytes);   // Into .step-7.safetensors.tmp beside it.
+//   Status done = file.value().Commit();           // fsync, rename, fsync of the folder.
+//
+// Without Commit nothing of the name changes: the temporary file is removed at destruction, or, if
+// the process was killed, overwritten by the next file of that name. Errors (kBadInput) name the
+// file and the system's reason.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "sim/result.h"
+
+namespace twinstep {
+
+class AtomicFile {
+ public:
+  static Result<AtomicFile> Create(const std::string& path);
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  ~AtomicFile();
+
+  Status Append(std::span<const std::byte> bytes);
+  // Replaces what was at the path.
+  Status Commit();
+
+ private:
+  AtomicFile(std::string path, std::string temporary_path, int descriptor)
+      : path_(std::move(path)),
+        temporary_path_(std::move(temporary_path)),
+        descriptor_(descriptor) {}
+
+  std::string path_, temporary_path_;
+  int descriptor_;  // -1 once committed or moved from.
+};
+
+// Where AtomicFile writes what will be `path`.
+std::string TemporaryPath(const std::string& path);
+
+}  // namespace twinstep
