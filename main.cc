@@ -1,4 +1,4 @@
-// twinstep: one training iteration, simulated. Each verb lives with its code.
+// twinstep: one training iteration, simulated and executed. Each verb lives with its code.
 
 #include <unistd.h>
 
@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "exec/train/train_command.h"
 #include "sim/result.h"
 #include "sim/simulate/list_command.h"
 #include "sim/simulate/simulate_command.h"
@@ -26,14 +27,15 @@ struct Verb {
   ExitCode (*run)(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err);
 };
 
-constexpr std::array<Verb, 2> kVerbs = {{
+constexpr std::array<Verb, 3> kVerbs = {{
     {"simulate", "time and memory of one training iteration", RunSimulateCommand},
+    {"train", "trains a model by the same graph, on this machine", RunTrainCommand},
     {"list", "models and clusters that are known by name", RunListCommand},
 }};
 
 std::string Help() {
   std::string text =
-      "Twinstep: one training iteration of a large model, before it runs.\n\n"
+      "Twinstep: one training iteration of a large model, simulated before it runs, and run.\n\n"
       "  twinstep VERB [OPTION ...]\n"
       "  twinstep VERB --help\n"
       "  twinstep --version\n\n"

@@ -46,7 +46,7 @@ TEST(BinaryTest, HelpAndVersionExitWithZero) {
   const Answer version = Call("--version");
   EXPECT_EQ(version.code, 0);
   EXPECT_THAT(version.out, StartsWith("twinstep "));
-  for (const char* help : {"--help", "simulate --help", "list --help"}) {
+  for (const char* help : {"--help", "simulate --help", "train --help", "list --help"}) {
     const Answer answer = Call(help);
     EXPECT_EQ(answer.code, 0) << help;
     EXPECT_THAT(answer.out, HasSubstr("twinstep")) << help;

@@ -1,0 +1,131 @@
+#include "exec/train/train_command.h"
+
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "exec/runtime/checkpoint.h"
+#include "exec/runtime/execution_trace.h"
+#include "exec/train/step_printer.h"
+#include "exec/train/train_input.h"
+#include "exec/train/train_options.h"
+#include "exec/train/training.h"
+#include "sim/str_cat.h"
+#include "traces/trace_io.h"
+
+namespace twinstep {
+namespace {
+
+class Command {
+ public:
+  Command(const Options& options, std::ostream& out, std::ostream& err)
+      : options_(options), out_(out), err_(err) {}
+
+  ExitCode Run() {
+    if (options_.Has("help")) {
+      out_ << TrainHelp();
+      return ExitCode::kDone;
+    }
+    const Result<TrainInput> input = ReadTrainInput(options_);
+    if (!input.ok()) return Fail(input.error());
+    for (const std::string& warning : input.value().plan.warnings) Warn(warning);
+    const Status done = Train(input.value());
+    return done.ok() ? ExitCode::kDone : Fail(done.error());
+  }
+
+ private:
+  ExitCode Fail(const Error& error) {
+    err_ << "twinstep train: " << error.message << "\n";
+    return error.code;
+  }
+  void Warn(const std::string& warning) { err_ << "twinstep train: warning: " << warning << "\n"; }
+
+  // What cannot be written, or must not be overwritten, is said before the work and not after it.
+  Status CheckOutputs(const TrainInput& input) const {
+    if (const auto trace = options_.Get("trace")) {
+      const Status known = CheckTraceName(*trace);
+      if (!known.ok()) return known;
+    }
+    if (!input.checkpoint_folder.empty() && input.resume.empty() &&
+        HoldsCheckpoints(input.checkpoint_folder)) {
+      return Error{.message = StrCat("--checkpoint: ", input.checkpoint_folder,
+                                     " holds checkpoints of another training; continue it with "
+                                     "--resume, or choose another folder")};
+    }
+    return Unit{};
+  }
+
+  Status Train(const TrainInput& input) {
+    if (const Status outputs = CheckOutputs(input); !outputs.ok()) return outputs;
+    std::vector<std::string> warnings;
+    Result<std::unique_ptr<Training>> started = Training::Start(input, &warnings);
+    for (const std::string& warning : warnings) Warn(warning);
+    if (!started.ok()) return started.error();
+    Training& training = *started.value();
+    if (training.step() >= input.schedule.steps) {
+      Warn(StrCat("nothing to do: the checkpoint has done ", training.step(), " of ",
+                  input.schedule.steps, " steps"));
+    }
+    if (const Status steps = RunSteps(input, &training); !steps.ok()) return steps;
+    return WriteFiles(training);
+  }
+
+  Status RunSteps(const TrainInput& input, Training* training) {
+    StepPrinter printer(training->step(), input.schedule.steps, out_);
+    if (const auto path = options_.Get("log")) {
+      const Status opened = printer.OpenLog(*path, /*append=*/!input.resume.empty());
+      if (!opened.ok()) return opened;
+    }
+    while (training->step() < input.schedule.steps) {
+      const Result<TrainingStep> step = training->RunStep();
+      if (!step.ok()) return step.error();
+      if (const Status printed = printer.Print(step.value()); !printed.ok()) return printed;
+      if (!std::isfinite(step.value().loss)) {
+        return Error{.code = ExitCode::kNo,
+                     .message = StrCat("the loss of step ", step.value().step, " is ",
+                                       step.value().loss, "; no checkpoint of it is saved")};
+      }
+      if (IsCheckpointDue(input, *training)) {
+        if (const Status saved = training->Save(); !saved.ok()) return saved;
+      }
+    }
+    return Unit{};
+  }
+
+  static bool IsCheckpointDue(const TrainInput& input, const Training& training) {
+    if (input.checkpoint_folder.empty()) return false;
+    if (training.step() == input.schedule.steps) return true;
+    return input.checkpoint_every > 0 && training.step() % input.checkpoint_every == 0;
+  }
+
+  Status WriteFiles(const Training& training) {
+    if (const auto path = options_.Get("export")) {
+      if (const Status written = training.Export(*path); !written.ok()) return written;
+    }
+    if (const auto path = options_.Get("trace")) {
+      const std::string name = StrCat("step ", training.step(), " of ", *options_.Get("model"));
+      return WriteTrace(
+          BuildExecutionTrace(training.graph(), training.executor().LastExecution(), name), {},
+          *path);
+    }
+    return Unit{};
+  }
+
+  const Options& options_;
+  std::ostream& out_;
+  std::ostream& err_;
+};
+
+}  // namespace
+
+ExitCode RunTrainCommand(const std::vector<std::string>& arguments, std::ostream& out,
+                         std::ostream& err) {
+  const Result<Options> options = ParseTrainOptions(arguments);
+  if (!options.ok()) {
+    err << "twinstep train: " << options.error().message << "\n";
+    return options.error().code;
+  }
+  return Command(options.value(), out, err).Run();
+}
+
+}  // namespace twinstep

@@ -1,0 +1,178 @@
+#include "exec/train/train_input.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "exec/runtime/text_data.h"
+#include "model_zoo/find_model.h"
+#include "model_zoo/validate_model.h"
+#include "sim/options/plan_options.h"
+#include "sim/options/read_option.h"
+#include "sim/str_cat.h"
+#include "sim/textproto/set_field.h"
+
+namespace twinstep {
+namespace {
+
+// Ranks of one process; their lanes share its threads.
+constexpr std::int64_t kMaxRanks = 4096;
+constexpr std::int64_t kMaxThreads = 1024;
+
+Result<Model> ReadModelOptions(const Options& options) {
+  Result<ParsedText<Model>> parsed = ReadModel(*options.Get("model"));
+  if (!parsed.ok()) return parsed.error();
+  // What was read must be right as it is written, with line and field in the message.
+  const Status written = ValidateModel(parsed.value().message, parsed.value().source);
+  if (!written.ok()) return written.error();
+  Model model = std::move(parsed).value().message;
+  for (const Option& option : options.given()) {
+    if (option.name != "set") continue;
+    const Result<FieldValues> field = ParseFieldValues(option.value);
+    if (!field.ok()) return OptionError("set", field.error().message);
+    if (field.value().values.size() > 1) {
+      return OptionError("set", StrCat(option.value, ": a training has one value"));
+    }
+    const Status set =
+        SetFieldOfOne({{"model", &model}}, field.value().path, field.value().values.front());
+    if (!set.ok()) return OptionError("set", set.error().message);
+  }
+  const Status recipe = ApplyRecipeOptions(options, model.mutable_recipe());
+  if (!recipe.ok()) return recipe.error();
+  const Status valid = ValidateModel(model);
+  if (!valid.ok()) return valid.error();
+  if (model.vocab_size() < kByteVocabulary) {
+    return Error{.message = StrCat("--tokenizer bytes needs a vocabulary of ", kByteVocabulary,
+                                   ", and model ", model.name(), " has ", model.vocab_size())};
+  }
+  return model;
+}
+
+// The ranks' sizes of a plan multiply to this; too many are an Error.
+Result<std::int64_t> RanksOf(const Plan& plan) {
+  std::int64_t ranks = 1;
+  for (const std::int64_t size : {plan.tensor_parallel(), plan.context_parallel(),
+                                  plan.pipeline_parallel(), plan.data_parallel()}) {
+    if (size > kMaxRanks || (ranks *= std::max<std::int64_t>(size, 1)) > kMaxRanks) {
+      return Error{.message = StrCat("the plan has more than ", kMaxRanks, " ranks")};
+    }
+  }
+  return ranks;
+}
+
+Result<ResolvedPlan> ReadPlan(const Options& options, const Model& model, Cluster* cluster) {
+  Plan plan;
+  PlanRules rules;
+  const Status read = FirstError(
+      {ReadPlanOptions(options, &plan, &rules),
+       ReadInteger(options, "dp", 1, [&plan](auto x) { plan.set_data_parallel(x); }),
+       ReadReal(options, "offload-ratio", 0, 1, [&plan](double x) { plan.set_offload_ratio(x); })});
+  if (!read.ok()) return read.error();
+  const Result<std::int64_t> ranks = RanksOf(plan);
+  if (!ranks.ok()) return ranks.error();
+  cluster->set_name("this machine");
+  cluster->set_nodes(1);
+  cluster->mutable_node()->set_gpus(ranks.value());
+  return ResolvePlan(model, *cluster, plan, ranks.value(), rules);
+}
+
+Status ReadSchedule(const Options& options, LearningRateSchedule* schedule) {
+  const Status read =
+      FirstError({ReadInteger(options, "steps", 1, [&](auto x) { schedule->steps = x; }),
+                  ReadReal(options, "lr", 0, 1e3, [&](double x) { schedule->peak = x; })});
+  if (!read.ok()) return read;
+  schedule->minimum = schedule->peak / 10;
+  schedule->warmup_steps = schedule->steps / 20;
+  const Status rest =
+      FirstError({ReadReal(options, "min-lr", 0, 1e3, [&](double x) { schedule->minimum = x; }),
+                  ReadInteger(options, "warmup", 0, [&](auto x) { schedule->warmup_steps = x; })});
+  if (!rest.ok()) return rest;
+  if (schedule->minimum > schedule->peak) {
+    return OptionError("min-lr", StrCat(schedule->minimum, " is above --lr ", schedule->peak));
+  }
+  return Unit{};
+}
+
+Status ReadBackend(const Options& options, TrainInput* input) {
+  if (options.Get("backend") == "cuda") {
+    return OptionError("backend", "this binary was built without the CUDA backend; there is cpu");
+  }
+  return FirstError({ReadWord<bool>(options, "backend", {{"cpu", true}}, [](bool) {}),
+                     ReadWord<bool>(options, "tokenizer", {{"bytes", true}}, [](bool) {}),
+                     ReadInteger(options, "threads", 1, [input](auto x) {
+                       input->threads = static_cast<int>(std::min(x, kMaxThreads));
+                     })});
+}
+
+Status ReadCheckpoints(const Options& options, TrainInput* input) {
+  input->checkpoint_folder = options.Get("checkpoint").value_or("");
+  input->resume = options.Get("resume").value_or("");
+  input->init_from = options.Get("init-from").value_or("");
+  for (const char* name : {"checkpoint-every", "checkpoint-keep"}) {
+    if (options.Has(name) && !options.Has("checkpoint")) {
+      return OptionError(name, "needs --checkpoint FOLDER");
+    }
+  }
+  if (options.Has("resume") && options.Has("init-from")) {
+    return OptionError("init-from", "--resume brings the weights already");
+  }
+  constexpr std::int64_t kMany = 1'000'000'000;
+  return FirstError(
+      {ReadInteger(options, "checkpoint-every", 1, [&](auto x) { input->checkpoint_every = x; }),
+       ReadInteger(options, "checkpoint-keep", 0, [&](auto x) {
+         input->checkpoint_keep = static_cast<int>(std::min(x, kMany));
+       })});
+}
+
+// As exact as a double is.
+std::string Exact(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.17g", number);
+  return text;
+}
+
+}  // namespace
+
+Result<TrainInput> ReadTrainInput(const Options& options) {
+  for (const char* required : {"model", "data", "steps"}) {
+    if (!options.Has(required)) {
+      return Error{.message = StrCat("--", required, " is missing (twinstep train --help)")};
+    }
+  }
+  TrainInput input;
+  Result<Model> model = ReadModelOptions(options);
+  if (!model.ok()) return model.error();
+  input.model = std::move(model).value();
+  Result<ResolvedPlan> plan = ReadPlan(options, input.model, &input.cluster);
+  if (!plan.ok()) return plan.error();
+  input.plan = std::move(plan).value();
+  input.data = *options.Get("data");
+  const Status read = FirstError(
+      {ReadSchedule(options, &input.schedule), ReadBackend(options, &input),
+       ReadCheckpoints(options, &input),
+       ReadReal(options, "weight-decay", 0, 1e3, [&](double x) { input.weight_decay = x; }),
+       ReadReal(options, "beta1", 0, 0.999999, [&](double x) { input.beta1 = x; }),
+       ReadReal(options, "beta2", 0, 0.99999999, [&](double x) { input.beta2 = x; }),
+       ReadInteger(options, "seed", 0, [&](auto x) { input.seed = static_cast<std::uint64_t>(x); }),
+       ReadInteger(options, "shuffle-seed", 0,
+                   [&](auto x) { input.shuffle_seed = static_cast<std::uint64_t>(x); })});
+  if (!read.ok()) return read.error();
+  input.poison = options.Has("poison");
+  return input;
+}
+
+std::map<std::string, std::string> SettingsOf(const TrainInput& input,
+                                              const std::string& data_checksum) {
+  return {{"lr", Exact(input.schedule.peak)},
+          {"min-lr", Exact(input.schedule.minimum)},
+          {"warmup", std::to_string(input.schedule.warmup_steps)},
+          {"steps", std::to_string(input.schedule.steps)},
+          {"beta1", Exact(input.beta1)},
+          {"beta2", Exact(input.beta2)},
+          {"weight-decay", Exact(input.weight_decay)},
+          {"global-batch", std::to_string(input.plan.global_batch)},
+          {"seq", std::to_string(input.plan.sequence_length)},
+          {"data", StrCat("CRC-32 ", data_checksum)}};
+}
+
+}  // namespace twinstep

@@ -1,0 +1,107 @@
+#include "exec/train/train_options.h"
+
+#include <string_view>
+
+#include "sim/options/plan_options.h"
+#include "sim/str_cat.h"
+
+namespace twinstep {
+namespace {
+
+void Append(std::vector<OptionSpec> more, std::vector<OptionSpec>* options) {
+  options->insert(options->end(), more.begin(), more.end());
+}
+
+OptionGroup InputOptions() {
+  OptionGroup group = {"What to train",
+                       {{"model", "NAME|FILE",
+                         "a name of `twinstep list models`, or a text file like those of "
+                         "model_zoo/ (required)"},
+                        {"data", "FILE", "the text to train on (required)"},
+                        {"tokenizer", "NAME", "bytes: a token is a byte (default)"},
+                        {"set", "FIELD=VALUE",
+                         "change a field of the model, by its path as in the file: --set layers=2. "
+                         "May be repeated",
+                         /*repeats=*/true}}};
+  Append(BatchOptions(), &group.options);
+  return group;
+}
+
+OptionGroup SpreadOptions() {
+  OptionGroup group = PlanOptions();
+  Append({{"dp", "N", "data-parallel size d (default: 1); t c p d ranks run in this process"}},
+         &group.options);
+  Append(ActivationOptions(), &group.options);
+  Append({{"offload-ratio", "R",
+           "share of each activation block that waits in host memory, 0 to 1 (default: 0)"}},
+         &group.options);
+  return group;
+}
+
+const std::vector<OptionGroup>& Groups() {
+  static const std::vector<OptionGroup> kGroups = {
+      InputOptions(),
+      {"How to train",
+       {{"steps", "N", "steps of the whole training, those before --resume too (required)"},
+        {"lr", "X", "learning rate after the warm-up (default: 1e-3)"},
+        {"min-lr", "X",
+         "learning rate of the last step, reached by half a cosine (default: lr/10)"},
+        {"warmup", "N", "steps of linear warm-up (default: steps/20)"},
+        {"weight-decay", "X", "of matrices; norms and biases have none (default: 0.1)"},
+        {"beta1", "X", "decay of Adam's first moment (default: 0.9)"},
+        {"beta2", "X", "decay of Adam's second moment (default: 0.95)"},
+        {"seed", "N", "of initial weights, data order and dropout (default: 1)"},
+        {"init-from", "PATH",
+         "weights to begin with: a safetensors file or a folder, with Hugging Face's names of "
+         "GPT-2 "
+         "or Llama"}}},
+      RecipeOptions(),
+      SpreadOptions(),
+      {"Execution",
+       {{"backend", "NAME", "cpu (default)"},
+        {"threads", "N", "threads of the CPU backend (default: one a core)"},
+        {"shuffle-seed", "N", "dispatch in another legal order each step, drawn with this seed"},
+        {"poison", nullptr, "check every access against the buffers' lives"}}},
+      {"Checkpoints and output",
+       {{"checkpoint", "FOLDER", "where checkpoints are saved, the last one after the last step"},
+        {"checkpoint-every", "N", "steps between checkpoints (default: only after the last step)"},
+        {"checkpoint-keep", "N", "checkpoints that stay; 0: all (default: 2)"},
+        {"resume", "PATH", "continue from a checkpoint, or from the latest of a folder"},
+        {"export", "FILE", "write the trained weights with Hugging Face's names"},
+        {"log", "FILE", "a line of JSON a step; resuming appends"},
+        {"trace", "FILE",
+         "when each task of the last step ran: .json (ui.perfetto.dev, chrome://tracing) or .pb"},
+        {"help", nullptr, "this text"}}},
+  };
+  return kGroups;
+}
+
+constexpr std::string_view kExamples = R"(
+Examples
+  A small model on a text, in under a minute:
+    twinstep train --model tiny-llama --data README.md --steps 300 --lr 5e-3 --global-batch 8 \
+        --micro-batch 4
+  The same numbers by another plan: four ranks in two pipeline stages
+    twinstep train --model tiny-llama --data README.md --steps 300 --lr 5e-3 --global-batch 8 \
+        --micro-batch 4 --pp 2 --dp 2
+  Save every 100 steps; go on after an interruption:
+    twinstep train ... --checkpoint run --checkpoint-every 100 --resume run
+
+Exit status
+  0 done   1 the plan is infeasible, or the loss is no number   2 bad input   3 internal error
+)";
+
+}  // namespace
+
+Result<Options> ParseTrainOptions(const std::vector<std::string>& arguments) {
+  return ParseOptions(Groups(), "train", arguments);
+}
+
+std::string TrainHelp() {
+  return StrCat("twinstep train: trains a model by the graph that simulate replays\n\n",
+                "  twinstep train --model NAME|FILE --data FILE --steps N --global-batch N "
+                "[OPTION ...]\n",
+                OptionsHelp(Groups()), kExamples);
+}
+
+}  // namespace twinstep

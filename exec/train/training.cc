@@ -1,0 +1,172 @@
+#include "exec/train/training.h"
+
+#include <google/protobuf/util/message_differencer.h>
+
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include "exec/runtime/batch.h"
+#include "exec/runtime/checkpoint.h"
+#include "exec/runtime/element_io.h"
+#include "exec/runtime/hugging_face.h"
+#include "exec/runtime/initialize.h"
+#include "sim/lower/lower.h"
+#include "sim/str_cat.h"
+
+namespace twinstep {
+namespace {
+
+// Name and source of a model say nothing about its numbers.
+Status CompareModels(const std::string& path, Model checkpoint, Model asked) {
+  for (Model* model : {&checkpoint, &asked}) {
+    model->clear_name();
+    model->clear_source();
+  }
+  std::string differences;
+  google::protobuf::util::MessageDifferencer differencer;
+  differencer.ReportDifferencesToString(&differences);
+  if (differencer.Compare(checkpoint, asked)) return Unit{};
+  return Error{.message = StrCat(path, ": is a checkpoint of another model:\n", differences)};
+}
+
+StepValues StepValuesOf(const TrainInput& input, std::int64_t step, std::uint64_t seed) {
+  const Recipe& recipe = input.model.recipe();
+  return {.step = step,
+          .learning_rate = LearningRate(input.schedule, step),
+          .beta1 = input.beta1,
+          .beta2 = input.beta2,
+          .weight_decay = input.weight_decay,
+          .clip_norm = recipe.clip_norm(),
+          .hidden_dropout = recipe.hidden_dropout(),
+          .attention_dropout = recipe.attention_dropout(),
+          .seed = seed};
+}
+
+}  // namespace
+
+Training::Training(const TrainInput& input, TextData data)
+    : input_(input),
+      data_(std::move(data)),
+      backend_({.threads = input.threads, .poison = input.poison}) {}
+
+Result<std::unique_ptr<Training>> Training::Start(const TrainInput& input,
+                                                  std::vector<std::string>* warnings) {
+  // The data's order depends on the seed, which a checkpoint may bring: see SetStates.
+  Result<TextData> data = TextData::Open(
+      input.data, {.sequence_length = input.plan.sequence_length, .seed = input.seed.value_or(1)});
+  if (!data.ok()) return data.error();
+  Result<TaskGraph> graph = Lower(input.model, input.cluster, input.plan, {.fold = false});
+  if (!graph.ok()) return graph.error();
+
+  std::unique_ptr<Training> training(new Training(input, std::move(data).value()));
+  training->graph_ = std::move(graph).value();
+  training->arena_ = PlanArena(training->graph_);
+  Result<std::unique_ptr<Executor>> executor =
+      Executor::Create(training->graph_, training->arena_, input.plan, &training->backend_,
+                       {.shuffle_seed = input.shuffle_seed});
+  if (!executor.ok()) return executor.error();
+  training->executor_ = std::move(executor).value();
+  const Status set = training->SetStates(warnings);
+  if (!set.ok()) return set.error();
+  return training;
+}
+
+Status Training::SetStates(std::vector<std::string>* warnings) {
+  seed_ = input_.seed.value_or(1);
+  if (!input_.resume.empty()) return Resume(warnings);
+  InitializeStates(input_.model, graph_, seed_, &backend_);
+  if (!input_.init_from.empty()) return SetWeights(input_.init_from);
+  return Unit{};
+}
+
+Status Training::Resume(std::vector<std::string>* warnings) {
+  Result<LoadedCheckpoint> loaded = LoadCheckpoint(input_.resume, warnings);
+  if (!loaded.ok()) return loaded.error();
+  const Checkpoint& checkpoint = loaded.value().checkpoint;
+  const std::string& path = loaded.value().path;
+  const Status same_model = CompareModels(path, checkpoint.model, input_.model);
+  if (!same_model.ok()) return same_model;
+  const auto differs = [&](const std::string& option, const std::string& was,
+                           const std::string& is) {
+    if (was == is) return;
+    warnings->push_back(StrCat("--", option, " was ", was, " when ", path, " was saved, and is ",
+                               is, ": the numbers will not be those of an uninterrupted training"));
+  };
+  seed_ = input_.seed.value_or(checkpoint.seed);
+  differs("seed", std::to_string(checkpoint.seed), std::to_string(seed_));
+  for (const auto& [option, is] : SettingsOf(input_, data_.checksum())) {
+    const auto was = checkpoint.settings.find(option);
+    differs(option, was == checkpoint.settings.end() ? "unknown" : was->second, is);
+  }
+  Result<TextData> data =
+      TextData::Open(input_.data, {.sequence_length = input_.plan.sequence_length, .seed = seed_});
+  if (!data.ok()) return data.error();
+  data_ = std::move(data).value();
+  step_ = checkpoint.step;
+  const Status restored = ScatterLogical(input_.model, graph_, checkpoint.tensors, &backend_);
+  if (!restored.ok()) return Error{.message = StrCat(path, ": ", restored.error().message)};
+  return Unit{};
+}
+
+Status Training::SetWeights(const std::string& path) {
+  // Doubles hold every type's numbers; what is stored is rounded once.
+  const Result<std::vector<LogicalTensor>> weights =
+      ReadHuggingFace(input_.model, path, Dtype::kFp64);
+  if (!weights.ok()) return weights.error();
+  std::map<std::pair<std::uint16_t, TensorKind>, const LogicalTensor*> by_key;
+  for (const LogicalTensor& tensor : weights.value()) by_key[{tensor.block, tensor.kind}] = &tensor;
+  Result<std::vector<LogicalTensor>> states = Tensors();
+  if (!states.ok()) return states.error();
+  for (LogicalTensor& tensor : states.value()) {
+    const bool is_weight =
+        tensor.state == StateKind::kParameter || tensor.state == StateKind::kMaster;
+    if (!is_weight) continue;
+    const LogicalTensor& given = *by_key.at({tensor.block, tensor.kind});
+    for (std::int64_t i = 0; i < tensor.rows * tensor.columns; ++i) {
+      StoreElement(tensor.dtype, given.At(i), tensor.data.data(), i);
+    }
+  }
+  return ScatterLogical(input_.model, graph_, states.value(), &backend_);
+}
+
+Result<TrainingStep> Training::RunStep() {
+  const auto begin = std::chrono::steady_clock::now();
+  const StepValues values = StepValuesOf(input_, step_, seed_);
+  const TokenBatch batch = data_.Batch(step_, input_.plan.global_batch);
+  const Status loaded =
+      LoadBatch(graph_, input_.plan.sequence_length, batch.tokens, batch.labels, &backend_);
+  if (!loaded.ok()) return loaded.error();
+  const Status done = executor_->RunIteration(values);
+  if (!done.ok()) return done.error();
+  ++step_;
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  return TrainingStep{.step = step_,
+                      .loss = ReadLoss(graph_, backend_),
+                      .learning_rate = values.learning_rate,
+                      .tokens = static_cast<std::int64_t>(batch.tokens.size()),
+                      .iteration_s = elapsed.count()};
+}
+
+Result<std::vector<LogicalTensor>> Training::Tensors() const {
+  return GatherLogical(input_.model, graph_, backend_);
+}
+
+Status Training::Save() const {
+  Result<std::vector<LogicalTensor>> tensors = Tensors();
+  if (!tensors.ok()) return tensors.error();
+  const Checkpoint checkpoint{.step = step_,
+                              .seed = seed_,
+                              .model = input_.model,
+                              .settings = SettingsOf(input_, data_.checksum()),
+                              .tensors = std::move(tensors).value()};
+  return SaveCheckpoint(input_.checkpoint_folder, checkpoint, input_.checkpoint_keep);
+}
+
+Status Training::Export(const std::string& path) const {
+  const Result<std::vector<LogicalTensor>> tensors = Tensors();
+  if (!tensors.ok()) return tensors.error();
+  return WriteHuggingFace(input_.model, tensors.value(), path);
+}
+
+}  // namespace twinstep
