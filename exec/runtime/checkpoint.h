@@ -42,8 +42,8 @@ std::string CheckpointPath(const std::string& folder, std::int64_t step);
 // Whether a folder has files of such names, loadable or not.
 bool HoldsCheckpoints(const std::string& folder);
 
-// Creates the folder if need be, and once the file is safe removes the oldest but the `keep` latest
-// (0: none), as well as what killed writers left behind.
+// Creates the folder if need be, and once the file is safe removes all but the `keep` latest
+// (0: removes none), as well as what killed writers left behind.
 Status SaveCheckpoint(const std::string& folder, const Checkpoint& checkpoint, int keep);
 
 // A file, or the latest loadable one of a folder: a newer one that cannot be read adds a warning
