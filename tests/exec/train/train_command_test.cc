@@ -95,25 +95,33 @@ TEST_F(TrainCommand, PlansPrintTheSameNumbers) {
 }
 
 TEST_F(TrainCommand, ResumingGivesTheSameBits) {
-  const std::string whole = folder_.File("whole"), parts = folder_.File("parts");
-  const std::string whole_log = folder_.File("whole.log"), parts_log = folder_.File("parts.log");
-  Outcome run = RunTrain(Small({"--checkpoint", whole, "--log", whole_log, "--seed", "7"}));
-  ASSERT_EQ(run.code, ExitCode::kDone) << run.err;
-  run = RunTrain(Small(
-      {"--checkpoint", parts, "--checkpoint-every", "2", "--checkpoint-keep", "0", "--seed", "7"}));
-  ASSERT_EQ(run.code, ExitCode::kDone) << run.err;
-  // As if it had been killed after step 4; the rest runs by another plan.
-  std::filesystem::remove(parts + "/step-00000006.safetensors");
-  run = RunTrain(Small({"--checkpoint", parts, "--resume", parts, "--log", parts_log, "--pp", "4",
-                        "--recompute", "balanced"}));
-  ASSERT_EQ(run.code, ExitCode::kDone) << run.err;
-  EXPECT_EQ(run.err, "");
-  EXPECT_EQ(Lines(run.out).size(), 2u);
-  EXPECT_THAT(run.out, StartsWith("step 5 "));
-  const std::vector<double> losses = LossesOfLog(whole_log);
-  EXPECT_EQ(LossesOfLog(parts_log), std::vector<double>(losses.begin() + 4, losses.end()));
-  EXPECT_EQ(ReadBytes(whole + "/step-00000006.safetensors"),
-            ReadBytes(parts + "/step-00000006.safetensors"));
+  for (const std::string precision : {"fp32", "bf16", "fp64"}) {
+    const auto small = [&](std::vector<std::string> more) {
+      more.insert(more.end(), {"--precision", precision});
+      return RunTrain(Small(more));
+    };
+    const std::string whole = folder_.File(precision + "-whole");
+    const std::string parts = folder_.File(precision + "-parts");
+    const std::string whole_log = whole + ".log", parts_log = parts + ".log";
+    Outcome run = small({"--checkpoint", whole, "--log", whole_log, "--seed", "7"});
+    ASSERT_EQ(run.code, ExitCode::kDone) << run.err;
+    run = small({"--checkpoint", parts, "--checkpoint-every", "2", "--checkpoint-keep", "0",
+                 "--seed", "7"});
+    ASSERT_EQ(run.code, ExitCode::kDone) << run.err;
+    // As if it had been killed after step 4; the rest runs by another plan.
+    std::filesystem::remove(parts + "/step-00000006.safetensors");
+    run = small({"--checkpoint", parts, "--resume", parts, "--log", parts_log, "--pp", "4",
+                 "--recompute", "balanced"});
+    ASSERT_EQ(run.code, ExitCode::kDone) << run.err;
+    EXPECT_EQ(run.err, "");
+    EXPECT_EQ(Lines(run.out).size(), 2u);
+    EXPECT_THAT(run.out, StartsWith("step 5 "));
+    const std::vector<double> losses = LossesOfLog(whole_log);
+    EXPECT_EQ(LossesOfLog(parts_log), std::vector<double>(losses.begin() + 4, losses.end()));
+    EXPECT_EQ(ReadBytes(whole + "/step-00000006.safetensors"),
+              ReadBytes(parts + "/step-00000006.safetensors"))
+        << precision;
+  }
 }
 
 TEST_F(TrainCommand, ResumingSaysWhatDiffers) {
