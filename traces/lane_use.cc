@@ -4,14 +4,9 @@
 #include <utility>
 
 #include "traces/interval_set.h"
+#include "traces/task_trace.h"
 
 namespace twinstep {
-
-std::int64_t PayloadBytes(const TaskGraph& graph, TaskId id) {
-  const Task& task = graph.tasks[id];
-  if (task.kind == TaskKind::kCompute || task.kind == TaskKind::kHost) return 0;
-  return graph.shapes[task.shape].dims[0];
-}
 
 std::vector<RankLanes> UseOfLanes(const TaskGraph& graph, const Replay& replay) {
   std::vector<RankLanes> result(graph.ranks.size());

@@ -22,8 +22,4 @@ using RankLanes = std::array<LaneUse, kLaneCount>;
 // By rank of the graph.
 std::vector<RankLanes> UseOfLanes(const TaskGraph& graph, const Replay& replay);
 
-// Payload of a task in bytes: what a copy or a message moves, the whole tensor of a collective;
-// 0 for computation.
-std::int64_t PayloadBytes(const TaskGraph& graph, TaskId id);
-
 }  // namespace twinstep
