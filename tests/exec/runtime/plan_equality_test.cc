@@ -291,9 +291,7 @@ TEST(PlanEqualityTest, NarrowRecipesGiveTheSameBits) {
 
 TEST(PlanEqualityTest, PoisonModeFindsNothing) {
   Trainer trainer(FP32), poisoned(FP32);
-  int i = 0;
   for (const Case& test_case : Cases()) {
-    if (++i % 4 != 0) continue;
     const Trained& expected = trainer.Train(test_case.model, test_case.plan);
     const Trained& trained = poisoned.Train(test_case.model, test_case.plan, true);
     EXPECT_EQ(BitDifference(trained, expected), "") << test_case.model << " " << test_case.label;
