@@ -45,8 +45,16 @@ Result<AtomicFile> AtomicFile::Create(const std::string& path) {
   const std::string temporary_path = TemporaryPath(path);
   const int descriptor =
       open(temporary_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor < 0) return SystemError(temporary_path, "create", errno);
+  if (descriptor < 0) return SystemError(path, "create", errno);
   return AtomicFile(path, temporary_path, descriptor);
+}
+
+Status CheckWritable(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return SystemError(path, "write", EISDIR);
+  const Result<AtomicFile> probe = AtomicFile::Create(path);
+  if (!probe.ok()) return probe.error();
+  return Unit{};
 }
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept

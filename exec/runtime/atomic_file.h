@@ -6,7 +6,7 @@
 //
 // Without Commit nothing of the name changes: the temporary file is removed at destruction, or, if
 // the process was killed, overwritten by the next file of that name. Errors (kBadInput) name the
-// file and the system's reason.
+// file and the system's reason. Work of hours asks CheckWritable first.
 #pragma once
 
 #include <cstddef>
@@ -37,6 +37,9 @@ class AtomicFile {
   std::string path_, temporary_path_;
   int descriptor_;  // -1 once committed or moved from.
 };
+
+// Whether a file of this name could be created or replaced now; leaves nothing behind.
+Status CheckWritable(const std::string& path);
 
 // Where AtomicFile writes what will be `path`.
 std::string TemporaryPath(const std::string& path);

@@ -169,6 +169,13 @@ Result<Checkpoint> LoadFile(const std::string& path) {
   return checkpoint;
 }
 
+Status CreateFolder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return Error{.message = StrCat(folder, ": cannot create: ", error.message())};
+  return Unit{};
+}
+
 }  // namespace
 
 std::string CheckpointPath(const std::string& folder, std::int64_t step) {
@@ -183,10 +190,14 @@ bool HoldsCheckpoints(const std::string& folder) {
   return found.ok() && !found.value().empty();
 }
 
+Status PrepareCheckpointFolder(const std::string& folder) {
+  const Status created = CreateFolder(folder);
+  if (!created.ok()) return created;
+  return CheckWritable(CheckpointPath(folder, 0));
+}
+
 Status SaveCheckpoint(const std::string& folder, const Checkpoint& checkpoint, int keep) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) return Error{.message = StrCat(folder, ": cannot create: ", error.message())};
+  if (const Status created = CreateFolder(folder); !created.ok()) return created;
   SafetensorsMetadata metadata;
   metadata["format"] = kFormat;
   metadata["step"] = std::to_string(checkpoint.step);
@@ -209,6 +220,7 @@ Status SaveCheckpoint(const std::string& folder, const Checkpoint& checkpoint, i
   // Checkpoints of later steps are another run's; they are neither counted nor removed.
   const auto found = ListCheckpoints(folder);
   if (!found.ok()) return found.error();
+  std::error_code error;
   int kept = 0;
   for (const auto& [step, path] : found.value()) {
     if (step > checkpoint.step || ++kept <= keep) continue;

@@ -42,6 +42,10 @@ std::string CheckpointPath(const std::string& folder, std::int64_t step);
 // Whether a folder has files of such names, loadable or not.
 bool HoldsCheckpoints(const std::string& folder);
 
+// Creates the folder, and says whether a checkpoint could be written there: before training starts
+// and not when the first one is due.
+Status PrepareCheckpointFolder(const std::string& folder);
+
 // Creates the folder if need be, and once the file is safe removes all but the `keep` latest
 // (0: removes none), as well as what killed writers left behind.
 Status SaveCheckpoint(const std::string& folder, const Checkpoint& checkpoint, int keep);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "exec/runtime/atomic_file.h"
 #include "exec/runtime/checkpoint.h"
 #include "exec/runtime/execution_trace.h"
 #include "exec/train/step_printer.h"
@@ -46,12 +47,18 @@ class Command {
       const Status known = CheckTraceName(*trace);
       if (!known.ok()) return known;
     }
+    for (const char* option : {"trace", "export"}) {
+      const auto path = options_.Get(option);
+      if (!path) continue;
+      if (const Status writable = CheckWritable(*path); !writable.ok()) return writable;
+    }
     if (!input.checkpoint_folder.empty() && input.resume.empty() &&
         HoldsCheckpoints(input.checkpoint_folder)) {
       return Error{.message = StrCat("--checkpoint: ", input.checkpoint_folder,
                                      " holds checkpoints of another training; continue it with "
                                      "--resume, or choose another folder")};
     }
+    if (!input.checkpoint_folder.empty()) return PrepareCheckpointFolder(input.checkpoint_folder);
     return Unit{};
   }
 

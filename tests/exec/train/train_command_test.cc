@@ -187,6 +187,23 @@ TEST_F(TrainCommand, BadInputIsNamed) {
   EXPECT_THAT(error({}), HasSubstr("5 bytes are too few for one sequence of 16 tokens"));
 }
 
+// Nobody trains for hours and then learns that the result cannot be written.
+TEST_F(TrainCommand, WhatCannotBeWrittenIsSaidBeforeTheFirstStep) {
+  const std::string folder = folder_.File("folder");
+  std::filesystem::create_directory(folder);
+  const auto refused = [this](const std::string& option, const std::string& path) {
+    const Outcome run = RunTrain(Small({option, path}));
+    EXPECT_EQ(run.code, ExitCode::kBadInput) << option;
+    EXPECT_EQ(run.out, "") << option;
+    EXPECT_THAT(run.err, HasSubstr(path)) << option;
+  };
+  refused("--checkpoint", data_);
+  refused("--checkpoint", data_ + "/below");
+  refused("--export", folder);
+  refused("--trace", folder_.File("none") + "/trace.json");
+  EXPECT_EQ(ReadBytes(data_), Text());
+}
+
 TEST_F(TrainCommand, AnInfeasiblePlanIsTheAnswerNo) {
   const Outcome run = RunTrain(Small({"--tp", "3"}));
   EXPECT_EQ(run.code, ExitCode::kNo);
