@@ -5,38 +5,24 @@
 #include <utility>
 
 #include "exec/runtime/text_data.h"
-#include "model_zoo/find_model.h"
 #include "model_zoo/validate_model.h"
+#include "sim/options/input_options.h"
+#include "sim/options/local_plan.h"
 #include "sim/options/plan_options.h"
 #include "sim/options/read_option.h"
 #include "sim/str_cat.h"
-#include "sim/textproto/set_field.h"
 
 namespace twinstep {
 namespace {
 
-// Ranks of one process; their lanes share its threads.
-constexpr std::int64_t kMaxRanks = 4096;
 constexpr std::int64_t kMaxThreads = 1024;
 
-Result<Model> ReadModelOptions(const Options& options) {
-  Result<ParsedText<Model>> parsed = ReadModel(*options.Get("model"));
-  if (!parsed.ok()) return parsed.error();
-  // What was read must be right as it is written, with line and field in the message.
-  const Status written = ValidateModel(parsed.value().message, parsed.value().source);
-  if (!written.ok()) return written.error();
-  Model model = std::move(parsed).value().message;
-  for (const Option& option : options.given()) {
-    if (option.name != "set") continue;
-    const Result<FieldValues> field = ParseFieldValues(option.value);
-    if (!field.ok()) return OptionError("set", field.error().message);
-    if (field.value().values.size() > 1) {
-      return OptionError("set", StrCat(option.value, ": a training has one value"));
-    }
-    const Status set =
-        SetFieldOfOne({{"model", &model}}, field.value().path, field.value().values.front());
-    if (!set.ok()) return OptionError("set", set.error().message);
-  }
+Result<Model> ReadTrainModel(const Options& options) {
+  Result<Model> read = ReadModelOption(options);
+  if (!read.ok()) return read.error();
+  Model model = std::move(read).value();
+  const Status set = ApplySetOptions(options, {{"model", &model}});
+  if (!set.ok()) return set.error();
   const Status recipe = ApplyRecipeOptions(options, model.mutable_recipe());
   if (!recipe.ok()) return recipe.error();
   const Status valid = ValidateModel(model);
@@ -46,34 +32,6 @@ Result<Model> ReadModelOptions(const Options& options) {
                                    ", and model ", model.name(), " has ", model.vocab_size())};
   }
   return model;
-}
-
-// The ranks' sizes of a plan multiply to this; too many are an Error.
-Result<std::int64_t> RanksOf(const Plan& plan) {
-  std::int64_t ranks = 1;
-  for (const std::int64_t size : {plan.tensor_parallel(), plan.context_parallel(),
-                                  plan.pipeline_parallel(), plan.data_parallel()}) {
-    if (size > kMaxRanks || (ranks *= std::max<std::int64_t>(size, 1)) > kMaxRanks) {
-      return Error{.message = StrCat("the plan has more than ", kMaxRanks, " ranks")};
-    }
-  }
-  return ranks;
-}
-
-Result<ResolvedPlan> ReadPlan(const Options& options, const Model& model, Cluster* cluster) {
-  Plan plan;
-  PlanRules rules;
-  const Status read = FirstError(
-      {ReadPlanOptions(options, &plan, &rules),
-       ReadInteger(options, "dp", 1, [&plan](auto x) { plan.set_data_parallel(x); }),
-       ReadReal(options, "offload-ratio", 0, 1, [&plan](double x) { plan.set_offload_ratio(x); })});
-  if (!read.ok()) return read.error();
-  const Result<std::int64_t> ranks = RanksOf(plan);
-  if (!ranks.ok()) return ranks.error();
-  cluster->set_name("this machine");
-  cluster->set_nodes(1);
-  cluster->mutable_node()->set_gpus(ranks.value());
-  return ResolvePlan(model, *cluster, plan, ranks.value(), rules);
 }
 
 Status ReadSchedule(const Options& options, LearningRateSchedule* schedule) {
@@ -134,16 +92,14 @@ std::string Exact(double number) {
 }  // namespace
 
 Result<TrainInput> ReadTrainInput(const Options& options) {
-  for (const char* required : {"model", "data", "steps"}) {
-    if (!options.Has(required)) {
-      return Error{.message = StrCat("--", required, " is missing (twinstep train --help)")};
-    }
-  }
+  const Status given = CheckRequired(options, "train", {"model", "data", "steps"});
+  if (!given.ok()) return given.error();
   TrainInput input;
-  Result<Model> model = ReadModelOptions(options);
+  Result<Model> model = ReadTrainModel(options);
   if (!model.ok()) return model.error();
   input.model = std::move(model).value();
-  Result<ResolvedPlan> plan = ReadPlan(options, input.model, &input.cluster);
+  input.cluster.set_name("this machine");
+  Result<ResolvedPlan> plan = ReadLocalPlan(options, input.model, &input.cluster);
   if (!plan.ok()) return plan.error();
   input.plan = std::move(plan).value();
   input.data = *options.Get("data");

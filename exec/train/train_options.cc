@@ -2,39 +2,24 @@
 
 #include <string_view>
 
+#include "sim/options/input_options.h"
+#include "sim/options/local_plan.h"
 #include "sim/options/plan_options.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
 namespace {
 
-void Append(std::vector<OptionSpec> more, std::vector<OptionSpec>* options) {
-  options->insert(options->end(), more.begin(), more.end());
-}
-
 OptionGroup InputOptions() {
   OptionGroup group = {"What to train",
-                       {{"model", "NAME|FILE",
-                         "a name of `twinstep list models`, or a text file like those of "
-                         "model_zoo/ (required)"},
+                       {ModelOption(),
                         {"data", "FILE", "the text to train on (required)"},
                         {"tokenizer", "NAME", "bytes: a token is a byte (default)"},
                         {"set", "FIELD=VALUE",
                          "change a field of the model, by its path as in the file: --set layers=2. "
                          "May be repeated",
                          /*repeats=*/true}}};
-  Append(BatchOptions(), &group.options);
-  return group;
-}
-
-OptionGroup SpreadOptions() {
-  OptionGroup group = PlanOptions();
-  Append({{"dp", "N", "data-parallel size d (default: 1); t c p d ranks run in this process"}},
-         &group.options);
-  Append(ActivationOptions(), &group.options);
-  Append({{"offload-ratio", "R",
-           "share of each activation block that waits in host memory, 0 to 1 (default: 0)"}},
-         &group.options);
+  AppendOptions(BatchOptions(), &group.options);
   return group;
 }
 
@@ -56,7 +41,7 @@ const std::vector<OptionGroup>& Groups() {
          "GPT-2 "
          "or Llama"}}},
       RecipeOptions(),
-      SpreadOptions(),
+      LocalPlanOptions(),
       {"Execution",
        {{"backend", "NAME", "cpu (default)"},
         {"threads", "N", "threads of the CPU backend (default: one a core)"},

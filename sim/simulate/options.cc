@@ -2,52 +2,45 @@
 
 #include <string_view>
 
+#include "sim/options/input_options.h"
 #include "sim/options/plan_options.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
 namespace {
 
-void Append(std::vector<OptionSpec> more, std::vector<OptionSpec>* options) {
-  options->insert(options->end(), more.begin(), more.end());
-}
-
 OptionGroup InputOptions() {
   OptionGroup group = {"What to simulate",
-                       {{"model", "NAME|FILE",
-                         "a name of `twinstep list models`, or a text file like those of "
-                         "model_zoo/ (required)"},
-                        {"cluster", "NAME|FILE",
-                         "a name of `twinstep list clusters`, or a text file like those of "
-                         "hw_specs/ (required)"},
+                       {ModelOption(),
+                        ClusterOption(),
                         {"gpus", "N", "GPUs that the plan uses (default: all of the cluster)"}}};
-  Append(BatchOptions(), &group.options);
-  Append({{"profile", "FILE", "measured costs, which take precedence over the cluster's rooflines"},
-          {"set", "FIELD=VALUE",
-           "change a field of the model or the cluster, by its path as in the "
-           "file: --set node.pcie.h2d_bytes_per_s=128e9. Several values "
-           "(=64e9,128e9) make a sweep and a table. May be repeated",
-           /*repeats=*/true}},
-         &group.options);
+  AppendOptions(BatchOptions(), &group.options);
+  AppendOptions({ProfileOption(),
+                 {"set", "FIELD=VALUE",
+                  "change a field of the model or the cluster, by its path as in the "
+                  "file: --set node.pcie.h2d_bytes_per_s=128e9. Several values "
+                  "(=64e9,128e9) make a sweep and a table. May be repeated",
+                  /*repeats=*/true}},
+                &group.options);
   return group;
 }
 
 OptionGroup MemoryOptions() {
   OptionGroup group = {"Memory (bytes, with a suffix such as MiB or GB)", ActivationOptions()};
-  Append({{"offload-ratio", "R|auto",
-           "share of each activation block that waits in host memory, 0 "
-           "to 1 (default: 0); auto: the least that meets "
-           "--gpu-memory-budget"},
-          {"gpu-memory-budget", "BYTES",
-           "limit of weights, gradients, optimizer state and activation "
-           "blocks of a GPU (equation 7)"},
-          {"gpu-memory-capacity", "BYTES",
-           "what all buffers of a GPU must fit in (default: its memory "
-           "less the runtime's overhead)"},
-          {"host-memory-budget", "BYTES",
-           "what all buffers in a node's host memory must fit in "
-           "(default: its memory)"}},
-         &group.options);
+  AppendOptions({{"offload-ratio", "R|auto",
+                  "share of each activation block that waits in host memory, 0 "
+                  "to 1 (default: 0); auto: the least that meets "
+                  "--gpu-memory-budget"},
+                 {"gpu-memory-budget", "BYTES",
+                  "limit of weights, gradients, optimizer state and activation "
+                  "blocks of a GPU (equation 7)"},
+                 {"gpu-memory-capacity", "BYTES",
+                  "what all buffers of a GPU must fit in (default: its memory "
+                  "less the runtime's overhead)"},
+                 {"host-memory-budget", "BYTES",
+                  "what all buffers in a node's host memory must fit in "
+                  "(default: its memory)"}},
+                &group.options);
   return group;
 }
 

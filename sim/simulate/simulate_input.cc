@@ -1,32 +1,16 @@
 #include "sim/simulate/simulate_input.h"
 
 #include <algorithm>
+#include <utility>
 
-#include "hw_specs/find_cluster.h"
 #include "hw_specs/validate_cluster.h"
-#include "hw_specs/validate_profile.h"
-#include "model_zoo/find_model.h"
 #include "model_zoo/validate_model.h"
+#include "sim/options/input_options.h"
 #include "sim/options/plan_options.h"
 #include "sim/options/read_option.h"
-#include "sim/str_cat.h"
-#include "sim/textproto/set_field.h"
-#include "sim/textproto/text_file.h"
 
 namespace twinstep {
 namespace {
-
-Status ApplySets(const Options& options, Model* model, Cluster* cluster) {
-  for (const Option& option : options.given()) {
-    if (option.name != "set") continue;
-    const Result<FieldValues> field = ParseFieldValues(option.value);
-    if (!field.ok()) return OptionError("set", field.error().message);
-    const Status status = SetFieldOfOne({{"model", model}, {"cluster", cluster}},
-                                        field.value().path, field.value().values.front());
-    if (!status.ok()) return OptionError("set", status.error().message);
-  }
-  return Unit{};
-}
 
 Status ReadOffload(const Options& options, SimulateInput* input) {
   if (options.Get("offload-ratio") == "auto") {
@@ -79,34 +63,21 @@ std::int64_t GpusOf(const Plan& plan, const Cluster& cluster) {
 }  // namespace
 
 Result<SimulateInput> ReadInput(const Options& options) {
-  for (const char* required : {"model", "cluster"}) {
-    if (!options.Has(required)) {
-      return Error{.message = StrCat("--", required, " is missing (twinstep simulate --help)")};
-    }
-  }
+  const Status given = CheckRequired(options, "simulate", {"model", "cluster"});
+  if (!given.ok()) return given.error();
   SimulateInput input;
-  Result<ParsedText<Model>> model = ReadModel(*options.Get("model"));
+  Result<Model> model = ReadModelOption(options);
   if (!model.ok()) return model.error();
-  Result<ParsedText<Cluster>> cluster = ReadCluster(*options.Get("cluster"));
+  input.model = std::move(model).value();
+  Result<Cluster> cluster = ReadClusterOption(options);
   if (!cluster.ok()) return cluster.error();
-  // What was read must be right as it is written, with line and field in the message.
-  const Status model_is_valid = ValidateModel(model.value().message, model.value().source);
-  const Status cluster_is_valid = ValidateCluster(cluster.value().message, cluster.value().source);
-  if (!model_is_valid.ok()) return model_is_valid.error();
-  if (!cluster_is_valid.ok()) return cluster_is_valid.error();
-  input.model = std::move(model).value().message;
-  input.cluster = std::move(cluster).value().message;
-
-  if (const auto path = options.Get("profile")) {
-    Result<ParsedText<Profile>> profile = ParseTextFileWithSource<Profile>(*path);
-    if (!profile.ok()) return profile.error();
-    const Status valid = ValidateProfile(profile.value().message, profile.value().source);
-    if (!valid.ok()) return valid.error();
-    input.profile = std::move(profile).value().message;
-  }
+  input.cluster = std::move(cluster).value();
+  Result<std::optional<Profile>> profile = ReadProfileOption(options);
+  if (!profile.ok()) return profile.error();
+  input.profile = std::move(profile).value();
   // What a person may change is validated once it is changed.
   for (const Status& status :
-       {ApplySets(options, &input.model, &input.cluster),
+       {ApplySetOptions(options, {{"model", &input.model}, {"cluster", &input.cluster}}),
         ApplyRecipeOptions(options, input.model.mutable_recipe()), ValidateModel(input.model),
         ValidateCluster(input.cluster), ReadPlanOptions(options, &input.plan, &input.rules),
         ReadLimits(options, &input), ReadOffload(options, &input),

@@ -1,0 +1,85 @@
+#include "sim/options/input_options.h"
+
+#include <string>
+#include <utility>
+
+#include "hw_specs/find_cluster.h"
+#include "hw_specs/validate_cluster.h"
+#include "hw_specs/validate_profile.h"
+#include "model_zoo/find_model.h"
+#include "model_zoo/validate_model.h"
+#include "sim/options/read_option.h"
+#include "sim/str_cat.h"
+#include "sim/textproto/text_file.h"
+
+namespace twinstep {
+
+OptionSpec ModelOption() {
+  return {"model", "NAME|FILE",
+          "a name of `twinstep list models`, or a text file like those of model_zoo/ (required)"};
+}
+
+OptionSpec ClusterOption() {
+  return {"cluster", "NAME|FILE",
+          "a name of `twinstep list clusters`, or a text file like those of hw_specs/ (required)"};
+}
+
+OptionSpec ProfileOption() {
+  return {"profile", "FILE", "measured costs, which take precedence over the cluster's rooflines"};
+}
+
+void AppendOptions(std::vector<OptionSpec> more, std::vector<OptionSpec>* options) {
+  options->insert(options->end(), more.begin(), more.end());
+}
+
+Status CheckRequired(const Options& options, const std::string& verb,
+                     const std::vector<const char*>& required) {
+  for (const char* name : required) {
+    if (!options.Has(name)) {
+      return Error{.message = StrCat("--", name, " is missing (twinstep ", verb, " --help)")};
+    }
+  }
+  return Unit{};
+}
+
+Result<Model> ReadModelOption(const Options& options) {
+  Result<ParsedText<Model>> model = ReadModel(*options.Get("model"));
+  if (!model.ok()) return model.error();
+  const Status valid = ValidateModel(model.value().message, model.value().source);
+  if (!valid.ok()) return valid.error();
+  return std::move(model).value().message;
+}
+
+Result<Cluster> ReadClusterOption(const Options& options) {
+  Result<ParsedText<Cluster>> cluster = ReadCluster(*options.Get("cluster"));
+  if (!cluster.ok()) return cluster.error();
+  const Status valid = ValidateCluster(cluster.value().message, cluster.value().source);
+  if (!valid.ok()) return valid.error();
+  return std::move(cluster).value().message;
+}
+
+Result<std::optional<Profile>> ReadProfileOption(const Options& options) {
+  const auto path = options.Get("profile");
+  if (!path) return std::optional<Profile>();
+  Result<ParsedText<Profile>> profile = ParseTextFileWithSource<Profile>(*path);
+  if (!profile.ok()) return profile.error();
+  const Status valid = ValidateProfile(profile.value().message, profile.value().source);
+  if (!valid.ok()) return valid.error();
+  return std::optional<Profile>(std::move(profile).value().message);
+}
+
+Status ApplySetOptions(const Options& options, const std::vector<NamedMessage>& messages) {
+  for (const Option& option : options.given()) {
+    if (option.name != "set") continue;
+    const Result<FieldValues> field = ParseFieldValues(option.value);
+    if (!field.ok()) return OptionError("set", field.error().message);
+    if (field.value().values.size() > 1) {
+      return OptionError("set", StrCat(option.value, ": only `twinstep simulate` takes several"));
+    }
+    const Status set = SetFieldOfOne(messages, field.value().path, field.value().values.front());
+    if (!set.ok()) return OptionError("set", set.error().message);
+  }
+  return Unit{};
+}
+
+}  // namespace twinstep
