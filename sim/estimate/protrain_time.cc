@@ -1,0 +1,125 @@
+#include "sim/estimate/protrain_time.h"
+
+#include <algorithm>
+
+#include "sim/str_cat.h"
+
+namespace twinstep {
+namespace {
+
+struct NeededRate {
+  const char* name;
+  double value;
+  bool needed;
+};
+
+Status Check(const ProTrainPlan& plan, const ProTrainRates& rates) {
+  const auto chunk_count = static_cast<std::int64_t>(plan.chunks.size());
+  if (plan.persistent_chunks < 0 || plan.persistent_chunks > chunk_count || plan.buffers < 0 ||
+      rates.ranks < 1) {
+    return Error{.message = StrCat("closed form: ", plan.persistent_chunks, " persistent chunks, ",
+                                   plan.buffers, " buffers, ", rates.ranks, " ranks for ",
+                                   chunk_count, " chunks")};
+  }
+  const bool streams = plan.persistent_chunks < chunk_count;
+  const bool several = rates.ranks > 1 && chunk_count > 0;
+  for (const NeededRate& rate : {
+           NeededRate{"gather_bytes_per_s", rates.gather_bytes_per_s, several && streams},
+           NeededRate{"reduce_bytes_per_s", rates.reduce_bytes_per_s, several},
+           NeededRate{"upload_bytes_per_s", rates.upload_bytes_per_s, streams},
+           NeededRate{"offload_bytes_per_s", rates.offload_bytes_per_s, streams},
+           NeededRate{"gpu_adam_params_per_s", rates.gpu_adam_params_per_s,
+                      plan.persistent_chunks > 0},
+           NeededRate{"cpu_adam_params_per_s", rates.cpu_adam_params_per_s, streams},
+       }) {
+    if (rate.needed && !(rate.value > 0)) {
+      return Error{.message = StrCat("closed form: ", rate.name, " is ", rate.value,
+                                     "; the plan needs a positive one")};
+    }
+  }
+  return Unit{};
+}
+
+// The primitives of one chunk.
+class ChunkTimes {
+ public:
+  explicit ChunkTimes(const ProTrainRates& rates)
+      : rates_(rates), ranks_(static_cast<double>(rates.ranks)) {}
+
+  double Gather(const ProTrainChunk& chunk) const {
+    return ranks_ > 1 ? rates_.collective_latency_s + chunk.bytes / rates_.gather_bytes_per_s : 0;
+  }
+  double Reduce(const ProTrainChunk& chunk) const {
+    return ranks_ > 1 ? rates_.collective_latency_s + chunk.bytes / rates_.reduce_bytes_per_s : 0;
+  }
+  double Upload(const ProTrainChunk& chunk, bool beside_swap) const {
+    const double beside = rates_.upload_beside_swap_bytes_per_s;
+    const double rate = beside_swap && beside > 0 ? beside : rates_.upload_bytes_per_s;
+    return rates_.copy_latency_s + chunk.bytes / ranks_ / rate;
+  }
+  double Offload(const ProTrainChunk& chunk) const {
+    return rates_.copy_latency_s + chunk.bytes / ranks_ / rates_.offload_bytes_per_s;
+  }
+  double GpuAdam(const ProTrainChunk& chunk) const {
+    return chunk.parameters / ranks_ / rates_.gpu_adam_params_per_s;
+  }
+  double CpuAdam(const ProTrainChunk& chunk) const {
+    return chunk.parameters / ranks_ / rates_.cpu_adam_params_per_s;
+  }
+
+ private:
+  const ProTrainRates& rates_;
+  const double ranks_;
+};
+
+}  // namespace
+
+double ProTrainTime::total_s() const {
+  return forward_s + std::max(backward_s + gpu_optimizer_s, cpu_optimizer_s);
+}
+
+Result<ProTrainTime> EstimateTime(const ProTrainPlan& plan, const ProTrainRates& rates) {
+  if (const Status input = Check(plan, rates); !input.ok()) return input.error();
+  const std::size_t count = plan.chunks.size();
+  const auto persistent = static_cast<std::size_t>(plan.persistent_chunks);
+  const auto buffers = std::min(count, static_cast<std::size_t>(plan.buffers));
+  const ChunkTimes of(rates);
+
+  ProTrainTime time;
+  time.chunks.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const ProTrainChunk& chunk = plan.chunks[i];
+    ProTrainChunkTime& terms = time.chunks[i];
+    terms.reduce_offload_s = of.Reduce(chunk);
+    if (i < persistent) {
+      time.gpu_optimizer_s += of.GpuAdam(chunk);
+      continue;
+    }
+    terms.prefetch_forward_s = of.Gather(chunk) + of.Upload(chunk, chunk.forward_beside_swap);
+    if (i < count - buffers) {
+      terms.prefetch_backward_s = of.Gather(chunk) + of.Upload(chunk, chunk.backward_beside_swap);
+    }
+    terms.reduce_offload_s += of.Offload(chunk);
+    time.cpu_optimizer_s += of.CpuAdam(chunk);
+  }
+  // Slot i of both sums, counted from 0: in the forward chunk i - 1 computes and chunk i is
+  // fetched; in the backward chunk i computes, i - 1 is fetched and i + 1 reduced.
+  for (std::size_t i = 0; i <= count; ++i) {
+    const double computes = i > 0 ? plan.chunks[i - 1].forward_s : 0;
+    const double fetches = i < count ? time.chunks[i].prefetch_forward_s : 0;
+    time.forward_compute_s += computes;
+    time.forward_s += std::max(computes, fetches);
+  }
+  for (std::size_t i = 0; i <= count; ++i) {
+    const double computes = i < count ? plan.chunks[i].backward_s : 0;
+    const double recomputes = i < count ? plan.chunks[i].recompute_s : 0;
+    const double fetches = i > 0 ? time.chunks[i - 1].prefetch_backward_s : 0;
+    const double reduces = i + 1 < count ? time.chunks[i + 1].reduce_offload_s : 0;
+    time.backward_compute_s += computes;
+    time.recompute_s += recomputes;
+    time.backward_s += std::max({computes + recomputes, fetches, reduces});
+  }
+  return time;
+}
+
+}  // namespace twinstep
