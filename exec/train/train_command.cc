@@ -54,7 +54,7 @@ class Command {
     }
     if (!input.checkpoint_folder.empty() && input.resume.empty() &&
         HoldsCheckpoints(input.checkpoint_folder)) {
-      return Error{.message = StrCat("--checkpoint: ", input.checkpoint_folder,
+      return Error{.message = StrCat("--save: ", input.checkpoint_folder,
                                      " holds checkpoints of another training; continue it with "
                                      "--resume, or choose another folder")};
     }

@@ -63,12 +63,12 @@ Status ReadBackend(const Options& options, TrainInput* input) {
 }
 
 Status ReadCheckpoints(const Options& options, TrainInput* input) {
-  input->checkpoint_folder = options.Get("checkpoint").value_or("");
+  input->checkpoint_folder = options.Get("save").value_or("");
   input->resume = options.Get("resume").value_or("");
   input->init_from = options.Get("init-from").value_or("");
-  for (const char* name : {"checkpoint-every", "checkpoint-keep"}) {
-    if (options.Has(name) && !options.Has("checkpoint")) {
-      return OptionError(name, "needs --checkpoint FOLDER");
+  for (const char* name : {"save-every", "save-keep"}) {
+    if (options.Has(name) && !options.Has("save")) {
+      return OptionError(name, "needs --save FOLDER");
     }
   }
   if (options.Has("resume") && options.Has("init-from")) {
@@ -76,8 +76,8 @@ Status ReadCheckpoints(const Options& options, TrainInput* input) {
   }
   constexpr std::int64_t kMany = 1'000'000'000;
   return FirstError(
-      {ReadInteger(options, "checkpoint-every", 1, [&](auto x) { input->checkpoint_every = x; }),
-       ReadInteger(options, "checkpoint-keep", 0, [&](auto x) {
+      {ReadInteger(options, "save-every", 1, [&](auto x) { input->checkpoint_every = x; }),
+       ReadInteger(options, "save-keep", 0, [&](auto x) {
          input->checkpoint_keep = static_cast<int>(std::min(x, kMany));
        })});
 }

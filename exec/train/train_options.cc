@@ -48,9 +48,9 @@ const std::vector<OptionGroup>& Groups() {
         {"shuffle-seed", "N", "dispatch in another legal order each step, drawn with this seed"},
         {"poison", nullptr, "check every access against the buffers' lives"}}},
       {"Checkpoints and output",
-       {{"checkpoint", "FOLDER", "where checkpoints are saved, the last one after the last step"},
-        {"checkpoint-every", "N", "steps between checkpoints (default: only after the last step)"},
-        {"checkpoint-keep", "N", "checkpoints that stay; 0: all (default: 2)"},
+       {{"save", "FOLDER", "where checkpoints are saved, the last one after the last step"},
+        {"save-every", "N", "steps between checkpoints (default: only after the last step)"},
+        {"save-keep", "N", "checkpoints that stay; 0: all (default: 2)"},
         {"resume", "PATH", "continue from a checkpoint, or from the latest of a folder"},
         {"export", "FILE", "write the trained weights with Hugging Face's names"},
         {"log", "FILE", "a line of JSON a step; resuming appends"},
@@ -70,7 +70,7 @@ Examples
     twinstep train --model tiny-llama --data README.md --steps 300 --lr 5e-3 --global-batch 8 \
         --micro-batch 4 --pp 2 --dp 2
   Save every 100 steps; go on after an interruption:
-    twinstep train ... --checkpoint run --checkpoint-every 100 --resume run
+    twinstep train ... --save run --save-every 100 --resume run
 
 Exit status
   0 done   1 the plan is infeasible, or the loss is no number   2 bad input   3 internal error

@@ -54,6 +54,11 @@ std::optional<Error> CheckStoredTensors(const Model& model, const ResolvedPlan& 
 Result<TaskGraph> Lower(const Model& model, const Cluster& cluster, const ResolvedPlan& plan,
                         const LowerOptions& options) {
   if (const std::optional<Error> error = CheckStoredTensors(model, plan)) return *error;
+  if (plan.chunks.enabled || !plan.blocks.empty()) {
+    return Error{.code = ExitCode::kNo,
+                 .message = "plans with chunks or choices of blocks are not lowered yet",
+                 .rule = "chunks"};
+  }
   const Placement placement(plan, cluster.node().gpus());
   const LocalShapes shapes = MakeLocalShapes(model, plan);
   const bool head_copy = model.tied_embeddings() && plan.p > 1;

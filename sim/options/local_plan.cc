@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "sim/options/chunk_options.h"
 #include "sim/options/input_options.h"
 #include "sim/options/plan_options.h"
 #include "sim/options/read_option.h"
@@ -37,6 +38,7 @@ OptionGroup LocalPlanOptions() {
   AppendOptions({{"offload-ratio", "R",
                   "share of each activation block that waits in host memory, 0 to 1 (default: 0)"}},
                 &group.options);
+  AppendOptions(ChunkOptions().options, &group.options);
   return group;
 }
 

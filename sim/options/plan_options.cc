@@ -1,9 +1,12 @@
 #include "sim/options/plan_options.h"
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "sim/options/chunk_options.h"
+#include "sim/options/plan_presets.h"
 #include "sim/options/read_option.h"
 #include "sim/plan/plan_names.h"
 #include "sim/textproto/text_file.h"
@@ -33,6 +36,21 @@ void ForgetWhatFlagsReplace(const Options& options, Plan* plan) {
   if (options.Has("recompute")) plan->clear_stored_tensors();
 }
 
+// What the preset says; the file and the flags override it.
+Status ReadPreset(const Options& options, Plan* plan) {
+  const auto name = options.Get("preset");
+  if (!name) return Unit{};
+  const std::optional<Plan> preset = PresetPlan(*name);
+  if (preset) {
+    *plan = *preset;
+    return Unit{};
+  }
+  std::string known;
+  for (const std::string& other : PresetNames()) known += (known.empty() ? "" : ", ") + other;
+  return OptionError("preset",
+                     StrCat("'", *name, "' is none of ", known, DidYouMean(*name, PresetNames())));
+}
+
 Status ApplyFlags(const Options& options, Plan* plan) {
   ForgetWhatFlagsReplace(options, plan);
   return FirstError({
@@ -53,6 +71,7 @@ Status ApplyFlags(const Options& options, Plan* plan) {
       ReadOnOff(options, "dp-overlap", [&](bool x) { plan->set_data_parallel_overlap(x); }),
       ReadWord<int>(options, "zero", {{"0", 0}, {"1", 1}, {"2", 2}, {"3", 3}},
                     [&](int x) { plan->set_zero_stage(x); }),
+      ApplyChunkOptions(options, plan),
   });
 }
 
@@ -120,10 +139,11 @@ Status ApplyRecipeOptions(const Options& options, Recipe* recipe) {
 }
 
 Status ReadPlanOptions(const Options& options, Plan* plan, PlanRules* rules) {
+  if (const Status preset = ReadPreset(options, plan); !preset.ok()) return preset;
   if (const auto path = options.Get("plan")) {
-    Result<Plan> file = ParseTextFile<Plan>(*path);
+    const Result<Plan> file = ParseTextFile<Plan>(*path);
     if (!file.ok()) return file.error();
-    *plan = std::move(file).value();
+    plan->MergeFrom(file.value());
   }
   if (const auto order = options.Get("rank-order")) plan->set_rank_order(*order);
   return FirstError(

@@ -27,8 +27,8 @@ OptionGroup PlanOptions();
 
 Status ApplyRecipeOptions(const Options& options, Recipe* recipe);
 
-// Reads the file of --plan, if it is given, then applies the flags of PlanOptions, BatchOptions and
-// ActivationOptions.
+// Begins with --preset, adds the file of --plan, then applies the flags of PlanOptions,
+// BatchOptions, ActivationOptions and ChunkOptions.
 Status ReadPlanOptions(const Options& options, Plan* plan, PlanRules* rules);
 
 }  // namespace twinstep

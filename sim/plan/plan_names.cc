@@ -29,4 +29,10 @@ const std::vector<Choice<AttentionKernel>>& Choices(AttentionKernel) {
   return kChoices;
 }
 
+const std::vector<Choice<BlockActivations>>& Choices(BlockActivations) {
+  static const std::vector<Choice<BlockActivations>> kChoices = {
+      {"keep", BLOCK_KEEP}, {"checkpoint", BLOCK_CHECKPOINT}, {"swap", BLOCK_SWAP}};
+  return kChoices;
+}
+
 }  // namespace twinstep

@@ -19,6 +19,7 @@ const std::vector<Choice<Schedule>>& Choices(Schedule);
 const std::vector<Choice<TensorParallelOverlap>>& Choices(TensorParallelOverlap);
 const std::vector<Choice<Recompute>>& Choices(Recompute);
 const std::vector<Choice<AttentionKernel>>& Choices(AttentionKernel);
+const std::vector<Choice<BlockActivations>>& Choices(BlockActivations);
 
 // The word for a value; "default" where it stands for the plan's default.
 template <typename Enum>

@@ -14,6 +14,10 @@ namespace {
 constexpr std::int64_t kMaxSequence = std::int64_t{1} << 26;
 constexpr std::int64_t kMaxBatch = std::int64_t{1} << 26;
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 26;
+constexpr std::int64_t kMaxChunkBytes = std::int64_t{1} << 50;
+constexpr std::int64_t kMaxListedLayers = std::int64_t{1} << 16;
+// One computes, one is filled, one is emptied (papers.md 2.2).
+constexpr std::int64_t kDefaultChunkBuffers = 3;
 
 Error Impossible(std::string rule, std::string message) {
   return {.code = ExitCode::kNo, .message = std::move(message), .rule = std::move(rule)};
@@ -58,9 +62,9 @@ class Resolver {
   }
 
   Result<ResolvedPlan> Run() {
-    for (const auto step :
-         {&Resolver::CheckInputs, &Resolver::Sizes, &Resolver::Stages, &Resolver::Options,
-          &Resolver::Batch, &Resolver::Shapes, &Resolver::KuaishouLimits}) {
+    for (const auto step : {&Resolver::CheckInputs, &Resolver::Sizes, &Resolver::Stages,
+                            &Resolver::Options, &Resolver::Batch, &Resolver::Shapes,
+                            &Resolver::Chunks, &Resolver::Blocks, &Resolver::KuaishouLimits}) {
       const Status status = (this->*step)();
       if (!status.ok()) return status.error();
     }
@@ -318,6 +322,130 @@ class Resolver {
     return Unit{};
   }
 
+  Status Chunks() {
+    ChunkPlan& chunks = out_.chunks;
+    chunks.enabled =
+        plan_.has_persistent_chunks() || plan_.chunk_buffers() != 0 || plan_.chunk_bytes() != 0;
+    for (const Status& status :
+         {Size("persistent_chunks", plan_.persistent_chunks(), 0, kMaxSize, &chunks.persistent),
+          Size("chunk_buffers", plan_.chunk_buffers(), kDefaultChunkBuffers, kMaxSize,
+               &chunks.buffers),
+          Size("chunk_bytes", plan_.chunk_bytes(), 0, kMaxChunkBytes, &chunks.chunk_bytes)}) {
+      if (!status.ok()) return status.error();
+    }
+    chunks.host_optimizer_overlap =
+        !plan_.has_host_optimizer_overlap() || plan_.host_optimizer_overlap();
+    return Unit{};
+  }
+
+  Status Blocks() {
+    if (plan_.blocks().empty()) {
+      if (const Status status = ArrangeBlocks(); !status.ok()) return status.error();
+    } else if (const Status status = ListedBlocks(); !status.ok()) {
+      return status.error();
+    }
+    const auto layers = static_cast<std::int64_t>(out_.blocks.size());
+    const auto is = [this](BlockActivations choice) {
+      return std::ranges::find(out_.blocks, choice) != out_.blocks.end();
+    };
+    if (!is(BLOCK_SWAP) && !is(BLOCK_CHECKPOINT)) out_.blocks.clear();
+    if (out_.offload_ratio == 0 || out_.p == 1 || out_.blocks.empty()) return Unit{};
+    if (is(BLOCK_SWAP)) {
+      return Impossible("swap-offload",
+                        StrCat("swapped blocks and offload_ratio ", out_.offload_ratio,
+                               " move the same activations to host memory: choose one of them"));
+    }
+    for (std::int64_t layer = out_.l; layer < layers; ++layer) {
+      if (out_.blocks[Index(layer)] == out_.blocks[Index(layer % out_.l)]) continue;
+      return Impossible("blocks-offload",
+                        StrCat("blocks: layer ", layer, " of stage ", layer / out_.l,
+                               " is another choice than layer ", layer % out_.l,
+                               " of stage 0, and offload_ratio ", out_.offload_ratio,
+                               " needs stages that store alike"));
+    }
+    return Unit{};
+  }
+
+  static std::size_t Index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+  Status ListedBlocks() {
+    if (plan_.swapped_blocks() != 0 || plan_.checkpointed_blocks() != 0 ||
+        plan_.swap_interval() != 0) {
+      return BadValue("plan-value",
+                      "plan field blocks names every block's choice: swapped_blocks, "
+                      "checkpointed_blocks and swap_interval go without it");
+    }
+    if (plan_.blocks_size() != model_.layers()) {
+      return BadValue("plan-value", StrCat("plan field blocks has ", plan_.blocks_size(),
+                                           " choices, the model ", model_.layers(), " layers"));
+    }
+    for (int layer = 0; layer < plan_.blocks_size(); ++layer) {
+      BlockActivations choice = plan_.blocks(layer);
+      if (choice == BLOCK_DEFAULT) choice = BLOCK_KEEP;
+      if (choice != BLOCK_KEEP && choice != BLOCK_CHECKPOINT && choice != BLOCK_SWAP) {
+        return BadValue("plan-value", StrCat("plan field blocks: ", static_cast<int>(choice),
+                                             " of layer ", layer, " is no choice"));
+      }
+      out_.blocks.push_back(choice);
+    }
+    return Unit{};
+  }
+
+  // ProTrain's interleaved arrangement, in each stage: the blocks that are swapped lie an interval
+  // apart, so that computing what is between hides each copy; kept blocks are last, so that the
+  // backward frees their memory first.
+  Status ArrangeBlocks() {
+    std::int64_t swapped = 0, checkpointed = 0, interval = 0;
+    for (const Status& status :
+         {Size("swapped_blocks", plan_.swapped_blocks(), 0, kMaxSize, &swapped),
+          Size("checkpointed_blocks", plan_.checkpointed_blocks(), 0, kMaxSize, &checkpointed),
+          Size("swap_interval", plan_.swap_interval(), 0, kMaxSize, &interval)}) {
+      if (!status.ok()) return status.error();
+    }
+    if (swapped == 0 && interval != 0) {
+      return BadValue("plan-value", "plan field swap_interval goes with swapped_blocks");
+    }
+    if (swapped == 0 && checkpointed == 0) return Unit{};
+    if (model_.layers() > kMaxListedLayers) {
+      return BadValue("plan-value",
+                      StrCat("model '", model_.name(), "' has ", model_.layers(),
+                             " layers; blocks are chosen for at most ", kMaxListedLayers));
+    }
+    const std::int64_t stages = out_.p * out_.v;
+    if (swapped % stages != 0 || checkpointed % stages != 0) {
+      return Impossible("blocks-stages",
+                        StrCat("p v = ", stages, " stages do not divide ", swapped, " swapped and ",
+                               checkpointed, " checkpointed blocks"));
+    }
+    swapped /= stages;
+    checkpointed /= stages;
+    if (swapped + checkpointed > out_.l) {
+      return Impossible("blocks-count", StrCat("a stage of ", out_.l, " blocks would swap ",
+                                               swapped, " and checkpoint ", checkpointed));
+    }
+    if (swapped > 0 && interval == 0) {
+      const std::int64_t spread = checkpointed > 0 ? swapped + checkpointed : out_.l;
+      interval = spread / swapped;
+    }
+    if (swapped > 0 && (swapped - 1) * interval >= out_.l) {
+      return Impossible("swap-interval",
+                        StrCat("swapping ", swapped, " blocks, one every ", interval, ", needs ",
+                               (swapped - 1) * interval + 1, " blocks; a stage has ", out_.l));
+    }
+    std::vector<BlockActivations> stage(Index(out_.l), BLOCK_KEEP);
+    for (std::int64_t k = 0; k < swapped; ++k) stage[Index(k * interval)] = BLOCK_SWAP;
+    for (BlockActivations& choice : stage) {
+      if (checkpointed == 0) break;
+      if (choice == BLOCK_SWAP) continue;
+      choice = BLOCK_CHECKPOINT;
+      --checkpointed;
+    }
+    for (std::int64_t k = 0; k < stages; ++k) {
+      out_.blocks.insert(out_.blocks.end(), stage.begin(), stage.end());
+    }
+    return Unit{};
+  }
+
   // Whether no group of the named dimension spans two nodes.
   bool InsideNode(std::string_view dimension) const {
     std::int64_t span = 1;  // Ranks from a group's first to past its last.
@@ -383,7 +511,22 @@ class Resolver {
       out_.dp_overlap = false;
       warn("data_parallel_overlap changes nothing with one data-parallel rank");
     }
-    if (out_.d * out_.c == 1 && plan_.has_zero_stage() && out_.zero_stage > 0) {
+    if (out_.chunks.enabled) {
+      out_.dp_overlap = true;  // Each chunk's gradients are reduced once they are there.
+      if (plan_.has_zero_stage()) {
+        warn(
+            "zero_stage changes nothing with chunks: persistent ones shard their optimizer "
+            "states, the others everything");
+      }
+    } else if (plan_.has_host_optimizer_overlap()) {
+      warn("host_optimizer_overlap changes nothing without chunks: no optimizer runs on the host");
+    }
+    if (out_.recompute == RECOMPUTE_FULL &&
+        std::ranges::find(out_.blocks, BLOCK_CHECKPOINT) != out_.blocks.end()) {
+      warn("checkpointed blocks change nothing with RECOMPUTE_FULL, which checkpoints every block");
+    }
+    if (out_.d * out_.c == 1 && !out_.chunks.enabled && plan_.has_zero_stage() &&
+        out_.zero_stage > 0) {
       warn(StrCat("zero_stage ", out_.zero_stage, " changes nothing with one data-parallel rank"));
     }
     if (out_.recompute == RECOMPUTE_SELECTIVE && out_.attention == ATTENTION_FLASH) {

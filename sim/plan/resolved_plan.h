@@ -12,6 +12,16 @@
 
 namespace twinstep {
 
+// Model states in chunks (papers.md 2.2).
+struct ChunkPlan {
+  bool enabled = false;
+  std::int64_t persistent = 0;   // n_persist
+  std::int64_t buffers = 3;      // n_buffer, where that many chunks stream
+  std::int64_t chunk_bytes = 0;  // 0 = by search
+  bool host_optimizer_overlap = true;
+  bool operator==(const ChunkPlan&) const = default;
+};
+
 struct ResolvedPlan {
   std::int64_t gpus = 1;
   std::int64_t t = 1, c = 1, p = 1, d = 1;  // tensor, context, pipeline, data parallel sizes
@@ -30,6 +40,8 @@ struct ResolvedPlan {
   std::vector<std::string> stored_tensors;  // RECOMPUTE_CUSTOM only.
   AttentionKernel attention = ATTENTION_FLASH;
   double offload_ratio = 0;
+  ChunkPlan chunks;
+  std::vector<BlockActivations> blocks;  // By layer; empty where every block is kept.
 
   // What the plan asks for and does not get, because it changes nothing: one sentence each.
   std::vector<std::string> warnings;
@@ -60,6 +72,11 @@ struct PlanRules {
 //   sequence-divides              c > 1 and 2 c does not divide s; or sequence parallelism (or
 //                                 tensor-parallel overlap) and t does not divide s / c
 //   sequence-positions            s is more than the learned positions of the GPT family
+//   blocks-stages                 p v does not divide the swapped or the checkpointed blocks
+//   blocks-count                  a stage would swap and checkpoint more blocks than it has
+//   swap-interval                 a stage has too few blocks to swap one every interval
+//   swap-offload                  swapped blocks beside an offload ratio
+//   blocks-offload                an offload ratio with blocks that differ from stage to stage
 // and with rules.kuaishou:
 //   kuaishou-pipeline             interleaved or offloading with p < 3
 //   kuaishou-tensor-in-node       a tensor-parallel group spans nodes

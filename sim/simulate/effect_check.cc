@@ -13,10 +13,31 @@
 namespace twinstep {
 namespace {
 
-constexpr std::array<std::string_view, 16> kTried = {
-    "set",  "profile",   "precision",  "clip-norm",         "dropout",    "attention-dropout",
-    "plan", "schedule",  "rank-order", "sequence-parallel", "tp-overlap", "dp-overlap",
-    "zero", "attention", "recompute",  "offload-ratio"};
+constexpr std::array<std::string_view, 25> kTried = {"set",
+                                                     "profile",
+                                                     "precision",
+                                                     "clip-norm",
+                                                     "dropout",
+                                                     "attention-dropout",
+                                                     "plan",
+                                                     "schedule",
+                                                     "rank-order",
+                                                     "sequence-parallel",
+                                                     "tp-overlap",
+                                                     "dp-overlap",
+                                                     "zero",
+                                                     "attention",
+                                                     "recompute",
+                                                     "offload-ratio",
+                                                     "preset",
+                                                     "persist",
+                                                     "buffers",
+                                                     "chunk-size",
+                                                     "optimizer-overlap",
+                                                     "swap",
+                                                     "checkpoint",
+                                                     "swap-interval",
+                                                     "blocks"};
 
 bool IsTried(const Option& option) {
   if (std::find(kTried.begin(), kTried.end(), option.name) == kTried.end()) return false;
@@ -30,7 +51,7 @@ bool SamePlan(const ResolvedPlan& a, const ResolvedPlan& b) {
     return std::tie(x.gpus, x.t, x.c, x.p, x.d, x.v, x.l, x.m, x.b, x.global_batch,
                     x.sequence_length, x.rank_order, x.schedule, x.sequence_parallel, x.tp_overlap,
                     x.dp_overlap, x.zero_stage, x.recompute, x.stored_tensors, x.attention,
-                    x.offload_ratio);
+                    x.offload_ratio, x.chunks, x.blocks);
   };
   return fields(a) == fields(b);
 }

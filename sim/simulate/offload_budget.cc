@@ -43,6 +43,11 @@ Error WithGlobalRank(Error error, const SimulateInput& input, const ResolvedPlan
 }  // namespace
 
 Result<ResolvedPlan> ApplyMemoryBudget(const SimulateInput& input, ResolvedPlan plan) {
+  if (plan.chunks.enabled || !plan.blocks.empty()) {
+    return Error{.message =
+                     "--gpu-memory-budget: equation 7 knows neither chunks nor choices of blocks; "
+                     "--gpu-memory-capacity limits what every plan needs"};
+  }
   const double budget_bytes = static_cast<double>(*input.gpu_memory_budget_bytes);
   if (input.solve_offload) {
     const Result<double> ratio = SolveOffloadRatio(input.model, plan, budget_bytes);

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "sim/options/chunk_options.h"
 #include "sim/options/input_options.h"
 #include "sim/options/plan_options.h"
 #include "sim/str_cat.h"
@@ -50,6 +51,7 @@ const std::vector<OptionGroup>& Groups() {
       RecipeOptions(),
       PlanOptions(),
       MemoryOptions(),
+      ChunkOptions(),
       {"Simulation",
        {{"engine", "NAME", "fast, or simgrid: an independent reference (default: fast)"},
         {"all-ranks", nullptr, "simulate every rank, not one of each class of equal ranks"}}},

@@ -21,28 +21,12 @@ namespace {
 constexpr const char* kLast = "/step-00000060.safetensors";
 
 pid_t Start(const std::string& folder, const std::string& data, bool resumes) {
-  std::vector<std::string> arguments = {"./twinstep",
-                                        "train",
-                                        "--model",
-                                        "tiny-llama-gqa",
-                                        "--data",
-                                        data,
-                                        "--steps",
-                                        "60",
-                                        "--seq",
-                                        "32",
-                                        "--pp",
-                                        "2",
-                                        "--global-batch",
-                                        "4",
-                                        "--dropout",
-                                        "0.1",
-                                        "--threads",
-                                        "2",
-                                        "--checkpoint",
-                                        folder,
-                                        "--checkpoint-every",
-                                        "1"};
+  std::vector<std::string> arguments = {"./twinstep",     "train", "--model",   "tiny-llama-gqa",
+                                        "--data",         data,    "--steps",   "60",
+                                        "--seq",          "32",    "--pp",      "2",
+                                        "--global-batch", "4",     "--dropout", "0.1",
+                                        "--threads",      "2",     "--save",    folder,
+                                        "--save-every",   "1"};
   if (resumes) arguments.insert(arguments.end(), {"--resume", folder});
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());

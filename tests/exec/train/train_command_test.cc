@@ -103,15 +103,14 @@ TEST_F(TrainCommand, ResumingGivesTheSameBits) {
     const std::string whole = folder_.File(precision + "-whole");
     const std::string parts = folder_.File(precision + "-parts");
     const std::string whole_log = whole + ".log", parts_log = parts + ".log";
-    Outcome run = small({"--checkpoint", whole, "--log", whole_log, "--seed", "7"});
+    Outcome run = small({"--save", whole, "--log", whole_log, "--seed", "7"});
     ASSERT_EQ(run.code, ExitCode::kDone) << run.err;
-    run = small({"--checkpoint", parts, "--checkpoint-every", "2", "--checkpoint-keep", "0",
-                 "--seed", "7"});
+    run = small({"--save", parts, "--save-every", "2", "--save-keep", "0", "--seed", "7"});
     ASSERT_EQ(run.code, ExitCode::kDone) << run.err;
     // As if it had been killed after step 4; the rest runs by another plan.
     std::filesystem::remove(parts + "/step-00000006.safetensors");
-    run = small({"--checkpoint", parts, "--resume", parts, "--log", parts_log, "--pp", "4",
-                 "--recompute", "balanced"});
+    run = small({"--save", parts, "--resume", parts, "--log", parts_log, "--pp", "4", "--recompute",
+                 "balanced"});
     ASSERT_EQ(run.code, ExitCode::kDone) << run.err;
     EXPECT_EQ(run.err, "");
     EXPECT_EQ(Lines(run.out).size(), 2u);
@@ -126,8 +125,7 @@ TEST_F(TrainCommand, ResumingGivesTheSameBits) {
 
 TEST_F(TrainCommand, ResumingSaysWhatDiffers) {
   const std::string run_folder = folder_.File("run");
-  ASSERT_EQ(RunTrain(Small({"--checkpoint", run_folder, "--checkpoint-every", "3"})).code,
-            ExitCode::kDone);
+  ASSERT_EQ(RunTrain(Small({"--save", run_folder, "--save-every", "3"})).code, ExitCode::kDone);
   std::filesystem::resize_file(run_folder + "/step-00000006.safetensors", 1000);
   const Outcome run = RunTrain(Small({"--resume", run_folder, "--lr", "2e-3", "--seed", "2"}));
   ASSERT_EQ(run.code, ExitCode::kDone) << run.err;
@@ -141,7 +139,7 @@ TEST_F(TrainCommand, ResumingSaysWhatDiffers) {
   EXPECT_EQ(other.code, ExitCode::kBadInput);
   EXPECT_THAT(other.err, HasSubstr("is a checkpoint of another model"));
   EXPECT_THAT(other.err, HasSubstr("ffn_hidden_size: 176 -> 192"));
-  const Outcome again = RunTrain(Small({"--checkpoint", run_folder}));
+  const Outcome again = RunTrain(Small({"--save", run_folder}));
   EXPECT_EQ(again.code, ExitCode::kBadInput);
   EXPECT_THAT(again.err, HasSubstr("holds checkpoints of another training"));
 }
@@ -176,7 +174,7 @@ TEST_F(TrainCommand, BadInputIsNamed) {
   EXPECT_THAT(error({"--tokenizer", "bpe"}), HasSubstr("'bpe' is none of bytes"));
   EXPECT_THAT(error({"--min-lr", "1"}), HasSubstr("--min-lr: 1 is above --lr 0.001"));
   EXPECT_THAT(error({"--stepz", "1"}), HasSubstr("did you mean --steps"));
-  EXPECT_THAT(error({"--checkpoint-every", "2"}), HasSubstr("needs --checkpoint FOLDER"));
+  EXPECT_THAT(error({"--save-every", "2"}), HasSubstr("needs --save FOLDER"));
   EXPECT_THAT(error({"--resume", folder_.File("none")}), HasSubstr(folder_.File("none")));
   EXPECT_THAT(error({"--init-from", data_}), HasSubstr(data_ + ": is no safetensors file"));
   EXPECT_THAT(error({"--log", "/nowhere/log"}), HasSubstr("/nowhere/log: cannot open"));
@@ -197,8 +195,8 @@ TEST_F(TrainCommand, WhatCannotBeWrittenIsSaidBeforeTheFirstStep) {
     EXPECT_EQ(run.out, "") << option;
     EXPECT_THAT(run.err, HasSubstr(path)) << option;
   };
-  refused("--checkpoint", data_);
-  refused("--checkpoint", data_ + "/below");
+  refused("--save", data_);
+  refused("--save", data_ + "/below");
   refused("--export", folder);
   refused("--trace", folder_.File("none") + "/trace.json");
   EXPECT_EQ(ReadBytes(data_), Text());
