@@ -139,6 +139,24 @@ void AddResults(const SimulationResults& results, ordered_json* json) {
   for (const OperatorReport& x : results.operators) (*json)["operators"].push_back(OperatorJson(x));
 }
 
+ordered_json TermsJson(const std::vector<ClosedFormTerm>& terms) {
+  ordered_json json = ordered_json::array();
+  for (const ClosedFormTerm& term : terms) {
+    json.push_back({{"name", term.name}, {"from", term.source}, {"closed_form", term.value}});
+    if (term.replayed) json.back()["replay"] = *term.replayed;
+    json.back()["in_total"] = term.in_total;
+  }
+  return json;
+}
+
+ordered_json ClosedFormJson(const ClosedFormReport& form) {
+  return {{"paper", form.paper},
+          {"iteration_time_s", form.iteration_s},
+          {"terms_s", TermsJson(form.times)},
+          {"peak_gpu_memory_bytes", form.peak_gpu_bytes},
+          {"terms_bytes", TermsJson(form.memory)}};
+}
+
 }  // namespace
 
 ordered_json ToJson(const Error& infeasible) {
@@ -177,6 +195,7 @@ ordered_json ToJson(const Report& report) {
     json["gpu_memory_budget_bytes"] = report.gpu_memory_budget_bytes;
   }
   if (report.results) AddResults(*report.results, &json);
+  if (report.closed_form) json["closed_form"] = ClosedFormJson(*report.closed_form);
   if (report.infeasible) json["infeasible"] = ToJson(*report.infeasible);
   json["warnings"] = report.warnings;
   return json;

@@ -97,6 +97,24 @@ struct SimulationResults {
   std::int64_t critical_tasks = 0;
 };
 
+// A term of a closed form.
+struct ClosedFormTerm {
+  std::string name;                  // "warm-up"
+  std::string source;                // "eq 12"
+  double value = 0;                  // Seconds or bytes.
+  std::optional<double> replayed{};  // The same of the replay, where it can be told apart.
+  bool in_total = false;             // The terms so marked add up to the total.
+};
+
+// What a paper's closed form says of the plan, to be shown beside the replay.
+struct ClosedFormReport {
+  std::string paper;  // "Kuaishou, ATC 2024"
+  double iteration_s = 0;
+  std::vector<ClosedFormTerm> times;
+  double peak_gpu_bytes = 0;  // As far as the paper's memory model counts.
+  std::vector<ClosedFormTerm> memory;
+};
+
 struct Report {
   Model model;
   Cluster cluster;
@@ -110,8 +128,9 @@ struct Report {
   bool offload_solved = false;               // --offload-ratio auto.
   std::int64_t gpu_memory_budget_bytes = 0;  // 0 = not given.
   std::int64_t gpu_memory_capacity_bytes = 0;
-  std::int64_t host_memory_budget_bytes = 0;  // Per node.
-  std::optional<SimulationResults> results;   // None where the plan is impossible.
+  std::int64_t host_memory_budget_bytes = 0;    // Per node.
+  std::optional<SimulationResults> results;     // None where the plan is impossible.
+  std::optional<ClosedFormReport> closed_form;  // --engine closed-form.
   std::optional<Error> infeasible;
   std::vector<std::string> warnings;
 

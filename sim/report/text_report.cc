@@ -296,6 +296,45 @@ std::string CriticalPathText(const SimulationResults& results) {
          table.ToString();
 }
 
+std::string Deviation(double value, std::optional<double> replayed) {
+  if (!replayed || *replayed == 0) return "-";
+  const double deviation = value / *replayed - 1;
+  return (deviation > 0 ? "+" : "") + Percent(deviation);
+}
+
+using Formatter = std::string (*)(double);
+
+std::string TermsText(const std::vector<ClosedFormTerm>& terms, const ClosedFormTerm& total,
+                      Formatter format) {
+  TextTable table({"", "from", "closed form", "replay", "off by"});
+  table.AlignLeft(1);
+  const auto cell = [format](double value) { return value == 0 ? "-" : format(value); };
+  const auto add = [&](const ClosedFormTerm& x) {
+    table.AddRow({x.name, x.source, cell(x.value), x.replayed ? cell(*x.replayed) : "-",
+                  Deviation(x.value, x.replayed)});
+  };
+  for (const ClosedFormTerm& term : terms) add(term);
+  add(total);
+  return table.ToString();
+}
+
+std::string ClosedFormText(const SimulationResults& results, const ClosedFormReport& form) {
+  return "\nClosed form of " + form.paper + ", beside the replay\n" +
+         TermsText(form.times,
+                   {.name = "iteration",
+                    .source = "",
+                    .value = form.iteration_s,
+                    .replayed = results.iteration_s},
+                   Seconds) +
+         "\n" +
+         TermsText(form.memory,
+                   {.name = "peak GPU memory",
+                    .source = "",
+                    .value = form.peak_gpu_bytes,
+                    .replayed = static_cast<double>(results.peak_gpu_bytes)},
+                   Bytes);
+}
+
 }  // namespace
 
 std::string WarningsText(const std::vector<std::string>& warnings) {
@@ -309,6 +348,7 @@ std::string ToText(const Report& report, std::size_t max_ranks) {
   if (report.results) {
     const SimulationResults& results = *report.results;
     text += HeadlineText(report, results);
+    if (report.closed_form) text += ClosedFormText(results, *report.closed_form);
     text += BreakdownText(results);
     text += RankTimesText(results, max_ranks);
     for (const Pool pool : {Pool::kGpu, Pool::kPinnedHost, Pool::kHost}) {

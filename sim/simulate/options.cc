@@ -53,7 +53,9 @@ const std::vector<OptionGroup>& Groups() {
       MemoryOptions(),
       ChunkOptions(),
       {"Simulation",
-       {{"engine", "NAME", "fast, or simgrid: an independent reference (default: fast)"},
+       {{"engine", "NAME",
+         "fast; simgrid: an independent reference; closed-form: fast, and the papers' formulas "
+         "term by term beside it (default: fast)"},
         {"all-ranks", nullptr, "simulate every rank, not one of each class of equal ranks"}}},
       {"Output",
        {{"json", "FILE|-",

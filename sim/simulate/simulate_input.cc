@@ -82,7 +82,9 @@ Result<SimulateInput> ReadInput(const Options& options) {
         ValidateCluster(input.cluster), ReadPlanOptions(options, &input.plan, &input.rules),
         ReadLimits(options, &input), ReadOffload(options, &input),
         ReadWord<EngineKind>(options, "engine",
-                             {{"fast", EngineKind::kFast}, {"simgrid", EngineKind::kSimgrid}},
+                             {{"fast", EngineKind::kFast},
+                              {"simgrid", EngineKind::kSimgrid},
+                              {"closed-form", EngineKind::kClosedForm}},
                              [&input](EngineKind x) { input.engine = x; })}) {
     if (!status.ok()) return status.error();
   }

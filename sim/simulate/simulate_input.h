@@ -16,7 +16,8 @@
 
 namespace twinstep {
 
-enum class EngineKind { kFast, kSimgrid };
+// kClosedForm: the papers' closed forms beside a replay with kFast.
+enum class EngineKind { kFast, kSimgrid, kClosedForm };
 
 struct SimulateInput {
   Model model;

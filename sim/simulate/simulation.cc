@@ -6,6 +6,7 @@
 #include "sim/lower/lower.h"
 #include "sim/plan/placement.h"
 #include "sim/report/summarize.h"
+#include "sim/simulate/closed_form.h"
 #include "sim/simulate/memory_limits.h"
 #include "sim/simulate/offload_budget.h"
 #include "sim/simulate/size_guard.h"
@@ -20,7 +21,7 @@ Report EchoOf(const SimulateInput& input) {
   report.cluster = input.cluster;
   report.requested_plan = input.plan;
   report.requested_gpus = input.gpus;
-  report.engine = input.engine == EngineKind::kFast ? "fast" : "simgrid";
+  report.engine = input.engine == EngineKind::kSimgrid ? "simgrid" : "fast";
   if (input.profile) report.profile = input.profile->name();
   report.offload_solved = input.solve_offload;
   report.gpu_memory_budget_bytes = input.gpu_memory_budget_bytes.value_or(0);
@@ -30,7 +31,7 @@ Report EchoOf(const SimulateInput& input) {
 }
 
 std::unique_ptr<Engine> MakeEngine(EngineKind kind) {
-  return kind == EngineKind::kFast ? MakeFastEngine() : MakeSimgridEngine();
+  return kind == EngineKind::kSimgrid ? MakeSimgridEngine() : MakeFastEngine();
 }
 
 void Tell(Progress* progress, const std::string& what) {
@@ -128,6 +129,12 @@ Result<Simulation> Simulate(const SimulateInput& input, Progress* progress,
   const SimulatedIteration& it = *simulation.iteration;
   Tell(progress, "summing up");
   report.results = Summarize(report, {it.graph, it.costs, it.replay, it.arena, it.memory});
+  if (input.engine == EngineKind::kClosedForm) {
+    Result<ClosedFormReport> form =
+        ClosedForm(input.model, plan.value(), {it.graph, it.costs, it.replay});
+    if (!form.ok()) return form.error();
+    report.closed_form = std::move(form).value();
+  }
   report.infeasible = CheckMemoryLimits(report);
   AddWarnings(input, it, &report);
   return simulation;

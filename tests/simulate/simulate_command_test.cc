@@ -76,6 +76,31 @@ TEST(SimulateCommandTest, EnginesAgree) {
   EXPECT_NEAR(simgrid.Json().at("iteration_time_s").get<double>(), fast, 1e-3 * fast);
 }
 
+// A pipeline whose copies and messages hide: Kuaishou's formulas against the replay.
+TEST(SimulateCommandTest, ClosedFormStandsBesideTheReplay) {
+  const std::vector<std::string> arguments = {
+      "--model", "llama-7b", "--cluster",      "h800", "--gpus",   "8",           "--pp",  "4",
+      "--seq",   "4096",     "--global-batch", "64",   "--engine", "closed-form", "--json"};
+  std::vector<std::string> as_json = arguments;
+  as_json.push_back("-");
+  const Answer answer = Call(as_json);
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  const json report = answer.Json();
+  const json& form = report.at("closed_form");
+  const double replay = report.at("iteration_time_s");
+  EXPECT_NEAR(form.at("iteration_time_s").get<double>(), replay, 0.004 * replay);
+  for (const auto& [terms, total] : {std::pair("terms_s", "iteration_time_s"),
+                                     std::pair("terms_bytes", "peak_gpu_memory_bytes")}) {
+    double sum = 0;
+    for (const json& term : form.at(terms)) {
+      if (term.at("in_total").get<bool>()) sum += term.at("closed_form").get<double>();
+    }
+    EXPECT_NEAR(sum, form.at(total).get<double>(), 1e-9 * sum);
+  }
+  EXPECT_THAT(answer.Warnings(), IsEmpty());
+  EXPECT_FALSE(CallTiny({}).Json().contains("closed_form"));
+}
+
 TEST(SimulateCommandTest, AllRanksGiveTheTimeOfTheirClasses) {
   const json folded = CallTiny({}).Json();
   const json whole = CallTiny({"--all-ranks"}).Json();

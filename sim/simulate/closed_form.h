@@ -1,0 +1,27 @@
+// The papers' closed forms of a plan that was lowered and replayed: which paper's, from which
+// primitives, beside what of the replay.
+//
+//   Result<ClosedFormReport> form = ClosedForm(model, plan, {graph, costs, replay});
+#pragma once
+
+#include "model_zoo/model.pb.h"
+#include "sim/cost/graph_costs.h"
+#include "sim/engine/engine.h"
+#include "sim/graph/task_graph.h"
+#include "sim/plan/resolved_plan.h"
+#include "sim/report/report.h"
+#include "sim/result.h"
+
+namespace twinstep {
+
+struct ReplayedPlan {
+  const TaskGraph& graph;
+  const GraphCosts& costs;
+  const Replay& replay;
+};
+
+// Error (kBadInput) where no paper has a form for the plan.
+Result<ClosedFormReport> ClosedForm(const Model& model, const ResolvedPlan& plan,
+                                    const ReplayedPlan& replayed);
+
+}  // namespace twinstep
