@@ -17,14 +17,14 @@ class Divider {
     while ((std::int64_t{1} << shift_) < divisor) ++shift_;
     // ceil(2^(32 + shift) / d) - 2^32; exact for all dividends below 2^32.
     const std::uint64_t power = (std::uint64_t{1} << shift_) - static_cast<std::uint64_t>(divisor);
-    multiplier_ = static_cast<std::uint32_t>((power << 32) / static_cast<std::uint64_t>(divisor) + 1);
+    multiplier_ =
+        static_cast<std::uint32_t>((power << 32) / static_cast<std::uint64_t>(divisor) + 1);
   }
 
   TWINSTEP_HD std::int64_t Divide(std::int64_t n) const {
     if (shift_ < 0 || n >= std::int64_t{1} << 31) return n / divisor_;
     const auto dividend = static_cast<std::uint32_t>(n);
-    const auto high =
-        static_cast<std::uint32_t>((std::uint64_t{dividend} * multiplier_) >> 32);
+    const auto high = static_cast<std::uint32_t>((std::uint64_t{dividend} * multiplier_) >> 32);
     return (std::uint64_t{high} + dividend) >> shift_;
   }
 

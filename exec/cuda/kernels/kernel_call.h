@@ -23,7 +23,7 @@ struct KernelCall {
   // Device memory, filled before the iteration: its values change from step to step, and so cannot
   // be arguments of kernels that a captured graph launches again.
   const DeviceStep* step = nullptr;
-  // At least WorkspaceBytes(shape, place) of device memory at a multiple of 256 bytes, for this
+  // At least WorkspaceBytes(shape) of device memory at a multiple of 256 bytes, for this
   // stream alone.
   std::byte* workspace = nullptr;
   cudaStream_t stream = nullptr;

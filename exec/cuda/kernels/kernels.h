@@ -1,6 +1,6 @@
 // All operators of the graph but GEMMs and flash attention, on a GPU.
 //
-//   workspace = std::max over the stream's shapes of WorkspaceBytes(shape, place);
+//   workspace = std::max over the stream's shapes of WorkspaceBytes(shape);
 //   cudaError_t error = LaunchKernel({.shape = shape, .reads = reads, .writes = writes,
 //                                     .place = place, .step = device_step,
 //                                     .workspace = workspace, .stream = stream});
@@ -20,7 +20,7 @@ namespace twinstep::cuda {
 bool IsKernel(OpCode op);
 
 // Device memory that the operator needs besides its operands, 0 for most.
-std::size_t WorkspaceBytes(const OpShape& shape, const TaskPlace& place);
+std::size_t WorkspaceBytes(const OpShape& shape);
 
 // The launch's error; cudaErrorInvalidValue for an operator, element type or size that has no
 // kernel.

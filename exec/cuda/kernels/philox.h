@@ -37,9 +37,8 @@ TWINSTEP_HD PhiloxWords Philox(std::uint64_t key, PhiloxWords w) {
 TWINSTEP_HD std::uint64_t DropoutKey(std::uint64_t seed, std::int64_t step, std::uint32_t site,
                                      std::uint32_t layer) {
   const auto bits = static_cast<std::uint64_t>(step);
-  const PhiloxWords w = Philox(
-      seed,
-      {{static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(bits >> 32), site, layer}});
+  const PhiloxWords w = Philox(seed, {{static_cast<std::uint32_t>(bits),
+                                       static_cast<std::uint32_t>(bits >> 32), site, layer}});
   return w.x[0] | std::uint64_t{w.x[1]} << 32;
 }
 
