@@ -60,11 +60,20 @@ struct TaskCost {
   std::uint32_t flow_begin = 0, flow_count = 0;  // Into GraphCosts::flows; ends with the last.
   // How much of an interference factor applies, 0 .. 1 (kernels that live in the cache: 0).
   float interference_sensitivity = 1;
+  // With worker threads: time while all of them work, relative to one that works alone.
+  float busy_slowdown = 1;
   bool extrapolated = false;  // Outside the profile's range.
   // Of a fused computation (sim/graph/fuse.h): the costs of its members, one after the other,
   // GraphCosts::segments[segment_begin ...]; their fixed times sum to fixed_ps, their sensitivities
   // count. 0 = a task of its own.
   std::uint32_t segment_begin = 0, segment_count = 0;
+};
+
+// Threads that serve the lanes of all ranks (hw_specs/cluster.proto, Workers).
+struct WorkerPool {
+  std::uint32_t threads = 0;    // 0 = none: every lane runs by itself.
+  Picoseconds dispatch_ps = 0;  // From the end of a thread's task to the begin of its next.
+  Picoseconds wake_ps = 0;      // The same of a thread that slept.
 };
 
 struct GraphCosts {
@@ -75,6 +84,7 @@ struct GraphCosts {
   std::vector<RouteHop> hops;
   std::vector<Link> links;
   Interference interference;  // With zeros replaced by 1.
+  WorkerPool workers;
   std::vector<std::string> warnings;
 
   const TaskCost& Of(TaskId id) const { return costs[cost_of_task[id]]; }

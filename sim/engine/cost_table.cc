@@ -171,6 +171,34 @@ Status CheckSegments(const GraphCosts& costs, std::size_t index) {
   return Unit{};
 }
 
+// What stands for many ranks or many tasks has no place in a queue of jobs.
+Status CheckWorkers(const GraphCosts& costs) {
+  const WorkerPool& workers = costs.workers;
+  if (workers.threads == 0) return Unit{};
+  for (const auto& [name, time] :
+       {std::pair{"dispatch_ps", workers.dispatch_ps}, std::pair{"wake_ps", workers.wake_ps}}) {
+    if (time < 0 || time > kMaxTime) return BadCost(StrCat("workers.", name, " ", time));
+  }
+  for (std::size_t i = 0; i < costs.costs.size(); ++i) {
+    const TaskCost& cost = costs.costs[i];
+    if (!IsFactor(cost.busy_slowdown) || cost.busy_slowdown == 0) {
+      return BadCost(
+          StrCat("cost ", i, ": busy_slowdown ", cost.busy_slowdown, " is not in (1e-6, 1e6)"));
+    }
+    if (cost.segment_count > 0) {
+      return BadCost(StrCat("cost ", i, ": fused computations cannot run on worker threads"));
+    }
+  }
+  const Interference& x = costs.interference;
+  for (const double factor : {x.compute_beside_copy(), x.compute_beside_collective(),
+                              x.copy_beside_compute(), x.collective_beside_compute()}) {
+    if (FactorOrOne(factor) != 1) {
+      return BadCost("worker threads have no interference factors, but busy_slowdown");
+    }
+  }
+  return Unit{};
+}
+
 }  // namespace
 
 Status CheckCosts(const GraphCosts& costs) {
@@ -213,11 +241,14 @@ Status CheckCosts(const GraphCosts& costs) {
       return BadCost(StrCat("interference.", name, " ", factor, " is not in (1e-6, 1e6)"));
     }
   }
-  return Unit{};
+  return CheckWorkers(costs);
 }
 
 Result<CostTable> BuildCostTable(const TaskGraph& graph, const GraphCosts& costs) {
   if (Status status = CheckCosts(costs); !status.ok()) return status.error();
+  if (costs.workers.threads > 0 && graph.IsFolded()) {
+    return BadCost("on worker threads every rank is simulated: the graph must not be folded");
+  }
   const std::vector<bool> shared = FindSharedLinks(graph, costs);
 
   CostTable table;
@@ -233,11 +264,15 @@ Result<CostTable> BuildCostTable(const TaskGraph& graph, const GraphCosts& costs
   table.copy_speed = ToSpeed(1 / FactorOrOne(x.copy_beside_compute()));
   table.collective_speed = ToSpeed(1 / FactorOrOne(x.collective_beside_compute()));
 
+  table.workers = costs.workers;
+
   table.costs.reserve(costs.costs.size());
   table.alone_ps.reserve(costs.costs.size());
   for (const TaskCost& cost : costs.costs) {
     PreparedCost prepared;
     prepared.fixed_ps = cost.fixed_ps;
+    prepared.busy_slowdown = cost.busy_slowdown;
+    if (costs.workers.threads > 0 && cost.busy_slowdown != 1) table.busy_threads_slow = true;
     prepared.segment_begin = cost.segment_begin;
     prepared.segment_count = cost.segment_count;
     const double sensitivity = cost.interference_sensitivity;

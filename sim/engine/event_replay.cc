@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "sim/engine/deadlock.h"
 #include "sim/engine/event_queue.h"
 #include "sim/engine/max_min.h"
+#include "sim/engine/worker_queue.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -60,6 +62,7 @@ struct Slot {
 struct Meeting {
   std::uint32_t missing = 0;  // Members not ready.
   std::uint32_t open = 0;     // Members that still work.
+  TaskId led_by = kNone;      // With worker threads: the member whose lane the thread serves.
 };
 
 struct RankActivity {
@@ -79,6 +82,8 @@ class EventReplay {
         topology_(topology),
         pending_(std::move(pending)),
         max_min_(table),
+        has_workers_(table.workers.threads > 0),
+        workers_(table.workers),
         slot_count_(static_cast<std::uint32_t>(graph.ranks.size()) * kLaneCount),
         slots_(slot_count_),
         activities_(slot_count_),
@@ -105,17 +110,16 @@ class EventReplay {
       if (pending_[id] == 0) initial_.push_back(id);
     }
     for (const TaskId id : initial_) MakeReady(id);
-    FinishTasks();
-    Settle();
+    FinishMoment();
     while (!queue_.empty() && !overflow_) {
       now_ = queue_.next_time();
+      if (has_workers_) workers_.BeginMoment();
       do {
         const std::uint32_t activity = queue_.next_activity();
         queue_.Pop();
         EndActivity(activity);
       } while (!queue_.empty() && queue_.next_time() == now_);
-      FinishTasks();
-      Settle();
+      FinishMoment();
     }
     if (overflow_) {
       return Error{.message = StrCat("the replay lasts more than ", kMaxTime, " ps")};
@@ -138,20 +142,73 @@ class EventReplay {
     replay_.ready_ps[id] = now_;
     const RendezvousId rendezvous = graph_.tasks[id].rendezvous;
     if (rendezvous == kNone) {
-      Start(id);
+      if (has_workers_) {
+        workers_.AddReady(id);
+      } else {
+        Start(id);
+      }
       return;
     }
     Meeting& meeting = meetings_[rendezvous];
     if (--meeting.missing > 0) return;
     const auto members = topology_.Members(rendezvous);
     meeting.open = static_cast<std::uint32_t>(members.size());
+    if (has_workers_) {
+      workers_.AddReady(members.front());
+      return;
+    }
     for (const TaskId member : members) Start(member);
+  }
+
+  // The job that a task belongs to: its lowest task.
+  TaskId JobOf(TaskId id) const {
+    const RendezvousId rendezvous = graph_.tasks[id].rendezvous;
+    return rendezvous == kNone ? id : topology_.Members(rendezvous).front();
+  }
+
+  void StartJob(const WorkerQueue::Grant& grant) {
+    const RendezvousId rendezvous = graph_.tasks[grant.job].rendezvous;
+    if (rendezvous == kNone) return StartOnThread(grant.job, grant.delay_ps);
+    TaskId& led_by = meetings_[rendezvous].led_by;
+    led_by = kNone;
+    if (grant.continues != kNone) led_by = topology_.next_in_lane[grant.continues];
+    for (const TaskId member : topology_.Members(rendezvous)) {
+      if (grant.continues == kNone &&
+          (led_by == kNone || replay_.ready_ps[member] > replay_.ready_ps[led_by])) {
+        led_by = member;
+      }
+      StartOnThread(member, grant.delay_ps);
+    }
+  }
+
+  // On a worker thread the fixed time of any task is work that can be slowed.
+  void StartOnThread(TaskId id, Picoseconds delay_ps) {
+    const std::uint32_t index = SlotOf(id);
+    const PreparedCost& cost = CostOf(id);
+    replay_.start_ps[id] = now_ + delay_ps;
+    Slot& slot = slots_[index];
+    slot.task = id;
+    slot.cost = costs_.cost_of_task[id];
+    slot.flows_started = false;
+    slot.open = 1;
+    working_.push_back(index);
+    if (delay_ps == 0 && cost.fixed_ps == 0) return StartFlows(index);
+    Activity& activity = activities_[index];
+    activity.last = now_ + delay_ps;
+    activity.work = static_cast<Work>(cost.fixed_ps) << kSpeedBits;
+    activity.base = kFullSpeed;
+    fresh_.push_back(index);
+  }
+
+  std::uint32_t SlotOf(TaskId id) const {
+    const Task& task = graph_.tasks[id];
+    return task.rank * kLaneCount + static_cast<std::uint32_t>(task.lane);
   }
 
   void Start(TaskId id) {
     const Task& task = graph_.tasks[id];
     const PreparedCost& cost = CostOf(id);
-    const std::uint32_t index = task.rank * kLaneCount + static_cast<std::uint32_t>(task.lane);
+    const std::uint32_t index = SlotOf(id);
     replay_.start_ps[id] = now_;
     Slot& slot = slots_[index];
     slot.task = id;
@@ -275,9 +332,28 @@ class EventReplay {
     const RendezvousId rendezvous = graph_.tasks[id].rendezvous;
     if (rendezvous == kNone) {
       finished_.push_back(id);
+      if (has_workers_) FreeThread(id);
     } else if (--meetings_[rendezvous].open == 0) {
       for (const TaskId member : topology_.Members(rendezvous)) finished_.push_back(member);
+      if (has_workers_) FreeThread(meetings_[rendezvous].led_by);
     }
+  }
+
+  void FreeThread(TaskId id) {
+    const TaskId next = topology_.next_in_lane[id];
+    workers_.EndJob(id, next == kNone ? kNone : JobOf(next));
+  }
+
+  // What ends makes others ready, which threads take; those may end at once.
+  void FinishMoment() {
+    FinishTasks();
+    while (has_workers_) {
+      const std::span<const WorkerQueue::Grant> grants = workers_.Assign();
+      if (grants.empty()) break;
+      for (const WorkerQueue::Grant& grant : grants) StartJob(grant);
+      FinishTasks();
+    }
+    Settle();
   }
 
   void FinishTasks() {
@@ -285,6 +361,7 @@ class EventReplay {
       const TaskId id = finished_[i];
       replay_.end_ps[id] = now_;
       ++done_;
+      if (has_workers_) working_.erase(std::find(working_.begin(), working_.end(), SlotOf(id)));
       const Task& task = graph_.tasks[id];
       if (watched_ != 0) {
         ranks_[task.rank].lanes &= ~(1u << static_cast<std::uint32_t>(task.lane));
@@ -329,6 +406,10 @@ class EventReplay {
       if (change != 0) RescheduleRank(rank, change);
     }
     dirty_ranks_.clear();
+    if (table_.busy_threads_slow && workers_.busy_threads() != busy_threads_) {
+      busy_threads_ = workers_.busy_threads();
+      for (const std::uint32_t index : working_) RescheduleSlot(index);
+    }
     for (const std::uint32_t index : fresh_) Reschedule(index);
     fresh_.clear();
   }
@@ -342,14 +423,26 @@ class EventReplay {
           (depends_on_[static_cast<int>(slot.task_class)] & change) == 0) {
         continue;
       }
-      if (queue_.Contains(index)) Reschedule(index);
-      for (std::uint32_t flow = slot.first_flow; flow != kNone; flow = next_flow_[flow]) {
-        if (queue_.Contains(slot_count_ + flow)) Reschedule(slot_count_ + flow);
-      }
+      RescheduleSlot(index);
     }
   }
 
+  void RescheduleSlot(std::uint32_t index) {
+    if (queue_.Contains(index)) Reschedule(index);
+    for (std::uint32_t flow = slots_[index].first_flow; flow != kNone; flow = next_flow_[flow]) {
+      if (queue_.Contains(slot_count_ + flow)) Reschedule(slot_count_ + flow);
+    }
+  }
+
+  std::uint64_t SpeedBesideThreads(const Slot& slot) const {
+    if (busy_threads_ < 2) return kFullSpeed;
+    const double others =
+        static_cast<double>(busy_threads_ - 1) / static_cast<double>(table_.workers.threads - 1);
+    return ToSpeed(1 / (1 + (table_.costs[slot.cost].busy_slowdown - 1) * others));
+  }
+
   std::uint64_t SpeedOf(const Slot& slot) const {
+    if (has_workers_) return SpeedBesideThreads(slot);
     if (watched_ == 0) return kFullSpeed;
     const std::uint32_t state = ranks_[graph_.tasks[slot.task].rank].state;
     switch (slot.task_class) {
@@ -387,6 +480,10 @@ class EventReplay {
   const Topology& topology_;
   std::vector<std::uint32_t> pending_;
   MaxMin max_min_;
+  const bool has_workers_;
+  WorkerQueue workers_;
+  std::uint32_t busy_threads_ = 0;      // As the rates have it.
+  std::vector<std::uint32_t> working_;  // Slots of tasks that threads run.
   EventQueue queue_;
   Replay replay_;
   Picoseconds now_ = 0;

@@ -18,7 +18,8 @@ class FastEngine : public Engine {
     if (!topology.ok()) return topology.error();
     const Result<CostTable> table = BuildCostTable(graph, costs);
     if (!table.ok()) return table.error();
-    if (table.value().flows.empty() && !table.value().HasInterference()) {
+    const bool lanes_are_free = table.value().workers.threads == 0;
+    if (lanes_are_free && table.value().flows.empty() && !table.value().HasInterference()) {
       return ReplayLongestPath(graph, costs, table.value(), topology.value());
     }
     return ReplayEvents(graph, costs, table.value(), topology.value());

@@ -6,7 +6,9 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <simgrid/s4u.hpp>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -31,8 +33,10 @@ bool IsCommunication(TaskKind kind) {
 
 // What one activity of SimGrid stands for.
 struct Job {
+  enum class Work { kFixedTime, kFlow, kDispatch, kAssignment };
+  Work work = Work::kFixedTime;
   TaskId task = kNone;
-  std::uint32_t flow = kNone;  // kNone: the fixed time of the task.
+  std::uint32_t flow = kNone;  // Of kFlow.
   double slow_down = 1;        // Of a flow: what its payload was multiplied with.
   s4u::ActivityPtr activity;
 };
@@ -46,6 +50,21 @@ struct Rank {
 struct Computation {
   std::uint32_t cost = 0;
   std::uint32_t segment = 0, segment_end = 0;
+};
+
+// Worker threads: which wait, which jobs wait, and what happened since they were last assigned.
+struct Threads {
+  std::size_t awake = 0, asleep = 0;
+  std::deque<TaskId> queue;            // Jobs, each named by its lowest task.
+  std::set<TaskId> ready;              // Jobs that got ready,
+  std::map<TaskId, TaskId> continues;  // and of ended ones: the next job of the lane, by task.
+  std::vector<TaskId> led_by;          // By rendezvous: the member whose lane the thread serves.
+  bool assignment_is_due = false;
+  Picoseconds moment = 0;          // Of the last assignment.
+  std::size_t busy = 0;            // As the speeds have it.
+  std::vector<s4u::Host*> clocks;  // One for each dispatch at a time, and one more.
+  std::vector<std::size_t> free_clocks;
+  std::map<TaskId, std::size_t> clock_of_job;
 };
 
 class SimgridReplay {
@@ -70,6 +89,8 @@ class SimgridReplay {
       missing_[id] = graph.rendezvous[id].participants;
     }
     for (Rank& rank : ranks_) rank.running.fill(kNone);
+    threads_.asleep = costs.workers.threads;
+    threads_.led_by.assign(graph.rendezvous.size(), kNone);
     StartEngine();
     CollectSpeeds();
     MakePlatform(link_scales);
@@ -111,6 +132,7 @@ class SimgridReplay {
 
   // A host's speed is one of a list, by sensitivity of the task and state of the rank.
   void CollectSpeeds() {
+    if (HasWorkers()) return CollectBusySpeeds();
     const Interference& x = costs_.interference;
     const double by_copy = FactorOrOne(x.compute_beside_copy());
     const double by_communication = FactorOrOne(x.compute_beside_collective());
@@ -127,6 +149,22 @@ class SimgridReplay {
     }
   }
 
+  // With worker threads: by slow-down of the task and busy threads.
+  void CollectBusySpeeds() {
+    std::map<float, std::size_t> index_of;
+    const std::size_t threads = costs_.workers.threads;
+    for (const TaskCost& cost : costs_.costs) {
+      const auto [it, is_new] = index_of.try_emplace(cost.busy_slowdown, slow_downs_.size());
+      first_slow_down_.push_back(it->second);
+      if (!is_new) continue;
+      slow_downs_.push_back(1);
+      for (std::size_t others = 1; others < threads; ++others) {
+        const double share = static_cast<double>(others) / static_cast<double>(threads - 1);
+        slow_downs_.push_back(1 + (static_cast<double>(cost.busy_slowdown) - 1) * share);
+      }
+    }
+  }
+
   void MakePlatform(const std::vector<std::uint32_t>& link_scales) {
     // Hosts never talk: a zone without routes. Each lane has its host, so that no two tasks share.
     s4u::NetZone* root = s4u::create_empty_zone("root");
@@ -136,6 +174,10 @@ class SimgridReplay {
     for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
       s4u::Host*& host = hosts_[SlotOf(id)];
       if (host == nullptr) host = root->create_host(StrCat("lane", SlotOf(id)), speeds);
+    }
+    for (std::size_t i = 0; HasWorkers() && i <= costs_.workers.threads; ++i) {
+      threads_.clocks.push_back(root->create_host(StrCat("clock", i), 1e12));
+      if (i > 0) threads_.free_clocks.push_back(i);
     }
     MakeRoutes(root, link_scales);
     root->seal();
@@ -196,18 +238,25 @@ class SimgridReplay {
            static_cast<std::size_t>(graph_.tasks[id].lane);
   }
   const TaskCost& CostOf(TaskId id) const { return costs_.Of(id); }
+  bool HasWorkers() const { return costs_.workers.threads > 0; }
   Picoseconds Now() const { return std::llround(s4u::Engine::get_clock() * 1e12); }
 
-  Job* NewJob(TaskId task, std::uint32_t flow) {
+  Job* NewJob(Job::Work work, TaskId task) {
     if (free_jobs_.empty()) {
       jobs_.emplace_back();
       free_jobs_.push_back(&jobs_.back());
     }
     Job* job = free_jobs_.back();
     free_jobs_.pop_back();
+    job->work = work;
     job->task = task;
-    job->flow = flow;
+    job->flow = kNone;
     job->slow_down = 1;
+    return job;
+  }
+
+  Job* NewJobOfLane(Job::Work work, TaskId task) {
+    Job* job = NewJob(work, task);
     jobs_of_slot_[SlotOf(task)].push_back(job);
     ++open_[task];
     return job;
@@ -216,11 +265,96 @@ class SimgridReplay {
   void MakeReady(TaskId id) {
     record_.ready_ps[id] = Now();
     const RendezvousId rendezvous = graph_.tasks[id].rendezvous;
-    if (rendezvous == kNone) return Start(id);
-    if (--missing_[rendezvous] > 0) return;
-    const auto members = topology_.Members(rendezvous);
-    unfinished_[rendezvous] = static_cast<std::uint32_t>(members.size());
+    if (rendezvous != kNone && --missing_[rendezvous] > 0) return;
+    const auto members = MembersOfJob(id);
+    if (rendezvous != kNone) {
+      unfinished_[rendezvous] = static_cast<std::uint32_t>(members.size());
+    }
+    if (HasWorkers()) {
+      threads_.ready.insert(members.front());
+      return RequestAssignment();
+    }
     for (const TaskId member : members) Start(member);
+  }
+
+  // The tasks of a rendezvous, or the task alone: then the span is `id` itself.
+  std::span<const TaskId> MembersOfJob(const TaskId& id) const {
+    const RendezvousId rendezvous = graph_.tasks[id].rendezvous;
+    if (rendezvous == kNone) return {&id, 1};
+    return topology_.Members(rendezvous);
+  }
+
+  // Threads are assigned once all that happens at this moment has happened: an activity without
+  // work ends at the same time, but after the others.
+  void RequestAssignment() {
+    if (std::exchange(threads_.assignment_is_due, true)) return;
+    StartWork(NewJob(Job::Work::kAssignment, kNone), threads_.clocks[0], 0);
+  }
+
+  void AssignThreads() {
+    Threads& t = threads_;
+    t.assignment_is_due = false;
+    if (Now() != t.moment) t.asleep += std::exchange(t.awake, 0);
+    t.moment = Now();
+    const std::map<TaskId, TaskId> ended = std::exchange(t.continues, {});
+    t.awake += ended.size();
+    for (const auto& [task, next] : ended) {
+      if (next == kNone || t.ready.erase(next) == 0) continue;
+      --t.awake;
+      StartJob(next, topology_.next_in_lane[task], costs_.workers.dispatch_ps);
+    }
+    t.queue.insert(t.queue.end(), t.ready.begin(), t.ready.end());
+    t.ready.clear();
+    while (!t.queue.empty() && t.awake + t.asleep > 0) {
+      const bool was_awake = t.awake > 0;
+      --(was_awake ? t.awake : t.asleep);
+      const TaskId job = t.queue.front();
+      t.queue.pop_front();
+      StartJob(job, LastReady(job),
+               was_awake ? costs_.workers.dispatch_ps : costs_.workers.wake_ps);
+    }
+    FinishTasks();
+    const std::size_t busy = costs_.workers.threads - t.awake - t.asleep;
+    if (std::exchange(t.busy, busy) == busy) return;
+    for (const Rank& rank : ranks_) {
+      for (const TaskId id : rank.running) {
+        if (id != kNone) ChangeSpeed(id);
+      }
+    }
+  }
+
+  TaskId LastReady(TaskId job) const {
+    const auto members = MembersOfJob(job);
+    return *std::max_element(members.begin(), members.end(), [this](TaskId a, TaskId b) {
+      return record_.ready_ps[a] < record_.ready_ps[b];
+    });
+  }
+
+  void StartJob(TaskId job, TaskId led_by, Picoseconds delay_ps) {
+    const RendezvousId rendezvous = graph_.tasks[job].rendezvous;
+    if (rendezvous != kNone) threads_.led_by[rendezvous] = led_by;
+    if (delay_ps == 0) {
+      for (const TaskId member : MembersOfJob(job)) Start(member);
+      return;
+    }
+    const std::size_t clock = threads_.free_clocks.back();
+    threads_.free_clocks.pop_back();
+    threads_.clock_of_job[job] = clock;
+    StartWork(NewJob(Job::Work::kDispatch, job), threads_.clocks[clock],
+              static_cast<double>(delay_ps));
+  }
+
+  void EndDispatch(TaskId job) {
+    const auto at = threads_.clock_of_job.find(job);
+    threads_.free_clocks.push_back(at->second);
+    threads_.clock_of_job.erase(at);
+    for (const TaskId member : MembersOfJob(job)) Start(member);
+  }
+
+  void FreeThread(TaskId id) {
+    const TaskId next = topology_.next_in_lane[id];
+    threads_.continues[id] = next == kNone ? kNone : MembersOfJob(next).front();
+    RequestAssignment();
   }
 
   void Start(TaskId id) {
@@ -254,11 +388,14 @@ class SimgridReplay {
   }
 
   void StartFixedTime(TaskId id, Picoseconds fixed_ps) {
-    Job* job = NewJob(id, kNone);
     s4u::Host* host = hosts_[SlotOf(id)];
     host->set_pstate(SpeedIndex(id));
+    StartWork(NewJobOfLane(Job::Work::kFixedTime, id), host, static_cast<double>(fixed_ps));
+  }
+
+  static void StartWork(Job* job, s4u::Host* host, double flops) {
     s4u::ExecPtr exec = s4u::Exec::init();
-    exec->set_flops_amount(static_cast<double>(fixed_ps));
+    exec->set_flops_amount(flops);
     exec->set_host(host);
     exec->set_data(job);
     job->activity = exec;
@@ -270,7 +407,9 @@ class SimgridReplay {
     for (std::uint32_t i = 0; i < cost.flow_count; ++i) {
       const std::uint32_t flow = cost.flow_begin + i;
       if (costs_.flows[flow].bytes == 0) continue;
-      StartFlow(NewJob(id, flow), static_cast<double>(costs_.flows[flow].bytes) * kUnitsPerByte);
+      Job* job = NewJobOfLane(Job::Work::kFlow, id);
+      job->flow = flow;
+      StartFlow(job, static_cast<double>(costs_.flows[flow].bytes) * kUnitsPerByte);
     }
     if (open_[id] == 0) EndTask(id);
   }
@@ -289,9 +428,20 @@ class SimgridReplay {
 
   void EndJob(Job* job) {
     const TaskId id = job->task;
+    if (job->work == Job::Work::kDispatch || job->work == Job::Work::kAssignment) {
+      const bool is_dispatch = job->work == Job::Work::kDispatch;
+      Retire(job);
+      free_jobs_.push_back(job);
+      if (is_dispatch) {
+        EndDispatch(id);
+      } else {
+        AssignThreads();
+      }
+      return FinishTasks();
+    }
     std::vector<Job*>& jobs = jobs_of_slot_[SlotOf(id)];
     jobs.erase(std::find(jobs.begin(), jobs.end(), job));
-    const bool was_fixed_time = job->flow == kNone;
+    const bool was_fixed_time = job->work == Job::Work::kFixedTime;
     Retire(job);
     free_jobs_.push_back(job);
     --open_[id];
@@ -311,8 +461,10 @@ class SimgridReplay {
     const RendezvousId rendezvous = graph_.tasks[id].rendezvous;
     if (rendezvous == kNone) {
       finished_.push_back(id);
+      if (HasWorkers()) FreeThread(id);
     } else if (--unfinished_[rendezvous] == 0) {
       for (const TaskId member : topology_.Members(rendezvous)) finished_.push_back(member);
+      if (HasWorkers()) FreeThread(threads_.led_by[rendezvous]);
     }
   }
 
@@ -356,7 +508,7 @@ class SimgridReplay {
   void ChangeSpeed(TaskId id) {
     const std::vector<Job*> jobs = jobs_of_slot_[SlotOf(id)];
     for (Job* job : jobs) {
-      if (job->flow == kNone) {
+      if (job->work == Job::Work::kFixedTime) {
         s4u::Host* host = hosts_[SlotOf(id)];
         if (host->get_pstate() != SpeedIndex(id)) host->set_pstate(SpeedIndex(id));
         continue;
@@ -376,6 +528,7 @@ class SimgridReplay {
 
   std::size_t SpeedIndex(TaskId id) const {
     const std::size_t first = first_slow_down_[computations_[SlotOf(id)].cost];
+    if (HasWorkers()) return first + std::max<std::size_t>(threads_.busy, 1) - 1;
     const Task& task = graph_.tasks[id];
     const Rank& rank = ranks_[task.rank];
     // The first list may be of another sensitivity, but all begin with full speed.
@@ -387,7 +540,7 @@ class SimgridReplay {
     const Task& task = graph_.tasks[id];
     const Rank& rank = ranks_[task.rank];
     const Interference& x = costs_.interference;
-    if (task.kind == TaskKind::kCompute) return slow_downs_[SpeedIndex(id)];
+    if (task.kind == TaskKind::kCompute || HasWorkers()) return slow_downs_[SpeedIndex(id)];
     if (rank.computing == 0) return 1;
     if (IsCopy(task.kind)) return FactorOrOne(x.copy_beside_compute());
     if (IsCommunication(task.kind)) return FactorOrOne(x.collective_beside_compute());
@@ -400,7 +553,8 @@ class SimgridReplay {
   SimgridRecord record_;
   std::unique_ptr<s4u::Engine> engine_;
   std::vector<Rank> ranks_;
-  std::vector<double> slow_downs_;            // Four a sensitivity, as SpeedIndex counts.
+  Threads threads_;
+  std::vector<double> slow_downs_;            // Four a sensitivity, or one a busy thread.
   std::vector<std::size_t> first_slow_down_;  // By cost, into slow_downs_.
   std::vector<std::vector<Job*>> jobs_of_slot_;
   std::vector<Computation> computations_;  // By slot.

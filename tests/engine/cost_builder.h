@@ -63,6 +63,7 @@ class CostBuilder {
   }
 
   Interference& interference() { return costs_.interference; }
+  WorkerPool& workers() { return costs_.workers; }
   GraphCosts& costs() { return costs_; }
 
  private:
