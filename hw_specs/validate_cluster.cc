@@ -73,9 +73,28 @@ constexpr Range kOptional[] = {
     {"node.nic.p2p_efficiency", 1e-6, 1},
     {"node.nic.step_latency_s", 1e-12, 1},
     {"node.nic.half_bytes", 1e-6, 1e15},
+    {"node.workers.threads", 1, 1024},
+    {"node.workers.dispatch_s", 1e-12, 1},
+    {"node.workers.wake_s", 1e-12, 1},
     {"gpu_adam_params_per_s", 1e3, 1e17},
     {"compute_jitter", 1e-6, 1},
 };
+
+// Worker threads serve the ranks of one process, and slow each other as a profile says.
+void CheckWorkers(const Cluster& cluster, FieldErrors* errors) {
+  if (cluster.node().workers().threads() == 0) return;
+  if (cluster.nodes() > 1) {
+    errors->Add("nodes", StrCat(cluster.nodes(), " nodes of worker threads: there may be one"));
+  }
+  const Interference& x = cluster.gpu().interference();
+  for (const double factor : {x.compute_beside_copy(), x.compute_beside_collective(),
+                              x.copy_beside_compute(), x.collective_beside_compute()}) {
+    if (factor > 1) {
+      errors->Add("gpu.interference", "has no meaning where node.workers.threads is given");
+      return;
+    }
+  }
+}
 
 }  // namespace
 
@@ -99,6 +118,7 @@ Status ValidateCluster(const Cluster& cluster, const TextSource& source) {
     errors.Add("node.pcie.gpus_per_uplink", StrCat(uplink_gpus, " does not divide the ",
                                                    cluster.node().gpus(), " GPUs of a node"));
   }
+  CheckWorkers(cluster, &errors);
   const std::int64_t overhead = cluster.gpu().runtime_overhead_bytes();
   if (overhead > 0 && overhead >= cluster.gpu().memory_bytes()) {
     errors.Add(

@@ -271,7 +271,7 @@ Result<CostTable> BuildCostTable(const TaskGraph& graph, const GraphCosts& costs
   for (const TaskCost& cost : costs.costs) {
     PreparedCost prepared;
     prepared.fixed_ps = cost.fixed_ps;
-    prepared.busy_slowdown = cost.busy_slowdown;
+    table.busy_slowdown.push_back(cost.busy_slowdown);
     if (costs.workers.threads > 0 && cost.busy_slowdown != 1) table.busy_threads_slow = true;
     prepared.segment_begin = cost.segment_begin;
     prepared.segment_count = cost.segment_count;

@@ -38,7 +38,6 @@ struct PreparedCost {
   std::uint32_t shared_begin = 0, shared_count = 0;  // Into CostTable::flows.
   // Speed of a compute task by 1 x (a copy runs) + 2 x (a collective, send or receive runs).
   std::array<std::uint64_t, 4> compute_speed{};
-  double busy_slowdown = 1;
   // Of a fused computation, as in TaskCost.
   std::uint32_t segment_begin = 0, segment_count = 0;
 };
@@ -53,7 +52,8 @@ struct CostTable {
   std::uint64_t collective_speed = kFullSpeed;  // Beside compute.
   bool copy_slows_compute = false, collective_slows_compute = false;
   WorkerPool workers;
-  bool busy_threads_slow = false;  // Some task's busy_slowdown is not 1.
+  std::vector<double> busy_slowdown;  // By index of GraphCosts::costs.
+  bool busy_threads_slow = false;     // Some busy_slowdown is not 1.
 
   bool HasInterference() const {
     return copy_slows_compute || collective_slows_compute || copy_speed != kFullSpeed ||

@@ -72,6 +72,8 @@ struct RankActivity {
   bool dirty = false;
 };
 
+// Two engines in one source: what worker threads need costs replays without them nothing.
+template <bool kHasWorkers>
 class EventReplay {
  public:
   EventReplay(const TaskGraph& graph, const GraphCosts& costs, const CostTable& table,
@@ -82,7 +84,6 @@ class EventReplay {
         topology_(topology),
         pending_(std::move(pending)),
         max_min_(table),
-        has_workers_(table.workers.threads > 0),
         workers_(table.workers),
         slot_count_(static_cast<std::uint32_t>(graph.ranks.size()) * kLaneCount),
         slots_(slot_count_),
@@ -113,7 +114,7 @@ class EventReplay {
     FinishMoment();
     while (!queue_.empty() && !overflow_) {
       now_ = queue_.next_time();
-      if (has_workers_) workers_.BeginMoment();
+      if constexpr (kHasWorkers) workers_.BeginMoment();
       do {
         const std::uint32_t activity = queue_.next_activity();
         queue_.Pop();
@@ -142,7 +143,7 @@ class EventReplay {
     replay_.ready_ps[id] = now_;
     const RendezvousId rendezvous = graph_.tasks[id].rendezvous;
     if (rendezvous == kNone) {
-      if (has_workers_) {
+      if constexpr (kHasWorkers) {
         workers_.AddReady(id);
       } else {
         Start(id);
@@ -153,7 +154,7 @@ class EventReplay {
     if (--meeting.missing > 0) return;
     const auto members = topology_.Members(rendezvous);
     meeting.open = static_cast<std::uint32_t>(members.size());
-    if (has_workers_) {
+    if constexpr (kHasWorkers) {
       workers_.AddReady(members.front());
       return;
     }
@@ -332,10 +333,10 @@ class EventReplay {
     const RendezvousId rendezvous = graph_.tasks[id].rendezvous;
     if (rendezvous == kNone) {
       finished_.push_back(id);
-      if (has_workers_) FreeThread(id);
+      if constexpr (kHasWorkers) FreeThread(id);
     } else if (--meetings_[rendezvous].open == 0) {
       for (const TaskId member : topology_.Members(rendezvous)) finished_.push_back(member);
-      if (has_workers_) FreeThread(meetings_[rendezvous].led_by);
+      if constexpr (kHasWorkers) FreeThread(meetings_[rendezvous].led_by);
     }
   }
 
@@ -347,7 +348,7 @@ class EventReplay {
   // What ends makes others ready, which threads take; those may end at once.
   void FinishMoment() {
     FinishTasks();
-    while (has_workers_) {
+    while (kHasWorkers) {
       const std::span<const WorkerQueue::Grant> grants = workers_.Assign();
       if (grants.empty()) break;
       for (const WorkerQueue::Grant& grant : grants) StartJob(grant);
@@ -361,7 +362,8 @@ class EventReplay {
       const TaskId id = finished_[i];
       replay_.end_ps[id] = now_;
       ++done_;
-      if (has_workers_) working_.erase(std::find(working_.begin(), working_.end(), SlotOf(id)));
+      if constexpr (kHasWorkers)
+        working_.erase(std::find(working_.begin(), working_.end(), SlotOf(id)));
       const Task& task = graph_.tasks[id];
       if (watched_ != 0) {
         ranks_[task.rank].lanes &= ~(1u << static_cast<std::uint32_t>(task.lane));
@@ -406,7 +408,7 @@ class EventReplay {
       if (change != 0) RescheduleRank(rank, change);
     }
     dirty_ranks_.clear();
-    if (table_.busy_threads_slow && workers_.busy_threads() != busy_threads_) {
+    if (kHasWorkers && table_.busy_threads_slow && workers_.busy_threads() != busy_threads_) {
       busy_threads_ = workers_.busy_threads();
       for (const std::uint32_t index : working_) RescheduleSlot(index);
     }
@@ -438,11 +440,11 @@ class EventReplay {
     if (busy_threads_ < 2) return kFullSpeed;
     const double others =
         static_cast<double>(busy_threads_ - 1) / static_cast<double>(table_.workers.threads - 1);
-    return ToSpeed(1 / (1 + (table_.costs[slot.cost].busy_slowdown - 1) * others));
+    return ToSpeed(1 / (1 + (table_.busy_slowdown[slot.cost] - 1) * others));
   }
 
   std::uint64_t SpeedOf(const Slot& slot) const {
-    if (has_workers_) return SpeedBesideThreads(slot);
+    if constexpr (kHasWorkers) return SpeedBesideThreads(slot);
     if (watched_ == 0) return kFullSpeed;
     const std::uint32_t state = ranks_[graph_.tasks[slot.task].rank].state;
     switch (slot.task_class) {
@@ -480,7 +482,6 @@ class EventReplay {
   const Topology& topology_;
   std::vector<std::uint32_t> pending_;
   MaxMin max_min_;
-  const bool has_workers_;
   WorkerQueue workers_;
   std::uint32_t busy_threads_ = 0;      // As the rates have it.
   std::vector<std::uint32_t> working_;  // Slots of tasks that threads run.
@@ -512,7 +513,10 @@ Result<Replay> ReplayEvents(const TaskGraph& graph, const GraphCosts& costs, con
                             const Topology& topology) {
   Result<std::vector<std::uint32_t>> pending = CountPredecessors(graph, topology);
   if (!pending.ok()) return pending.error();
-  return EventReplay(graph, costs, table, topology, std::move(pending).value()).Run();
+  if (table.workers.threads > 0) {
+    return EventReplay<true>(graph, costs, table, topology, std::move(pending).value()).Run();
+  }
+  return EventReplay<false>(graph, costs, table, topology, std::move(pending).value()).Run();
 }
 
 }  // namespace twinstep
