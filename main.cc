@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "exec/train/train_command.h"
+#include "sim/evaluate/evaluate_command.h"
 #include "sim/result.h"
 #include "sim/simulate/list_command.h"
 #include "sim/simulate/simulate_command.h"
@@ -27,10 +28,11 @@ struct Verb {
   ExitCode (*run)(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err);
 };
 
-constexpr std::array<Verb, 3> kVerbs = {{
+constexpr std::array<Verb, 4> kVerbs = {{
     {"simulate", "time and memory of one training iteration", RunSimulateCommand},
     {"train", "trains a model by the same graph, on this machine", RunTrainCommand},
-    {"list", "models and clusters that are known by name", RunListCommand},
+    {"evaluate", "predicted against measured, over published runs", RunEvaluateCommand},
+    {"list", "models, clusters and suites that are known by name", RunListCommand},
 }};
 
 std::string Help() {

@@ -5,7 +5,9 @@
 #include "hw_specs/find_cluster.h"
 #include "model_zoo/find_model.h"
 #include "sim/report/echo_text.h"
+#include "sim/str_cat.h"
 #include "sim/textproto/closest_name.h"
+#include "suites/find_suite.h"
 
 namespace twinstep {
 namespace {
@@ -13,9 +15,14 @@ namespace {
 constexpr const char* kHelp =
     "twinstep list: what this binary knows by name\n\n"
     "  twinstep list models     for --model\n"
-    "  twinstep list clusters   for --cluster\n\n"
-    "One name a line, its first word. Any other model or cluster is a text file away: see\n"
-    "model_zoo/model.proto and hw_specs/cluster.proto.\n";
+    "  twinstep list clusters   for --cluster\n"
+    "  twinstep list suites     for twinstep evaluate\n\n"
+    "One name a line, its first word. Any other is a text file away: see model_zoo/model.proto,\n"
+    "hw_specs/cluster.proto and suites/suite.proto.\n";
+
+std::string Describe(const Suite& suite) {
+  return StrCat(suite.description(), " (", suite.rows_size(), " rows)");
+}
 
 template <typename Find>
 ExitCode ListAll(const std::vector<std::string>& names, Find find, std::ostream& out,
@@ -42,13 +49,14 @@ ExitCode RunListCommand(const std::vector<std::string>& arguments, std::ostream&
     return ExitCode::kDone;
   }
   if (arguments.size() != 1) {
-    err << "twinstep list: one argument, models or clusters\n";
+    err << "twinstep list: one argument: models, clusters or suites\n";
     return ExitCode::kBadInput;
   }
   if (arguments[0] == "models") return ListAll(ListModels(), FindModel, out, err);
+  if (arguments[0] == "suites") return ListAll(ListSuites(), FindSuite, out, err);
   if (arguments[0] == "clusters") return ListAll(ListClusters(), FindCluster, out, err);
-  err << "twinstep list: '" << arguments[0] << "' is neither models nor clusters"
-      << DidYouMean(arguments[0], {"models", "clusters"}) << "\n";
+  err << "twinstep list: '" << arguments[0] << "' is none of models, clusters and suites"
+      << DidYouMean(arguments[0], {"models", "clusters", "suites"}) << "\n";
   return ExitCode::kBadInput;
 }
 

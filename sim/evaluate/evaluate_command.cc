@@ -1,0 +1,176 @@
+#include "sim/evaluate/evaluate_command.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <thread>
+#include <utility>
+
+#include "sim/evaluate/cross_validate.h"
+#include "sim/evaluate/evaluation_report.h"
+#include "sim/options/options.h"
+#include "sim/options/read_option.h"
+#include "sim/report/json_report.h"
+#include "sim/str_cat.h"
+#include "suites/find_suite.h"
+
+namespace twinstep {
+namespace {
+
+const std::vector<OptionGroup>& Groups() {
+  static const std::vector<OptionGroup> kGroups = {
+      {"What to evaluate",
+       {{"set", "FIELD=VALUE", "change a field of every cluster; may be repeated",
+         /*repeats=*/true},
+        {"cross-validate", nullptr,
+         "fit the constants that each suite names as fitted to half of its rows, and judge them "
+         "on the other half (minutes)"},
+        {"jobs", "N", "threads (default: the machine's cores); the result does not depend on it"}}},
+      {"Output",
+       {{"summary", nullptr, "no line a row"},
+        {"json", "FILE|-", "everything as JSON; - : to standard output, in place of the text"},
+        {"svg", "FILE", "predicted over measured times as a picture"},
+        {"help", nullptr, "this text"}}},
+  };
+  return kGroups;
+}
+
+std::string Help() {
+  return StrCat(
+      "twinstep evaluate: predicted against measured, over suites of published runs\n\n"
+      "  twinstep evaluate [SUITE ...] [OPTION ...]\n\n"
+      "SUITE is a name of `twinstep list suites` or a text file like those of suites/ (default:\n"
+      "all). The null model knows one constant, fitted to the suite: the share of the peak that\n"
+      "its rows reach. Exit status 1: a suite is worse than what its file records.\n",
+      OptionsHelp(Groups()));
+}
+
+Status WriteFile(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) return Error{.message = StrCat(path, ": cannot write: ", std::strerror(errno))};
+  return Unit{};
+}
+
+class Command {
+ public:
+  Command(std::vector<std::string> names, const Options& options, std::ostream& out,
+          std::ostream& err)
+      : names_(std::move(names)), options_(options), out_(out), err_(err) {}
+
+  ExitCode Run() {
+    if (options_.Has("help")) {
+      out_ << Help();
+      return ExitCode::kDone;
+    }
+    for (const Status& status : {ReadSuites(), ReadEvaluateOptions()}) {
+      if (!status.ok()) return Fail(status.error());
+    }
+    const Result<std::vector<Evaluation>> done = Evaluate(suites_, evaluate_);
+    if (!done.ok()) return Fail(done.error());
+    std::vector<CrossValidation> validations;
+    if (options_.Has("cross-validate")) {
+      for (const Suite& suite : suites_) {
+        if (suite.fitted().empty()) continue;
+        const Result<CrossValidation> validation = CrossValidate(suite, evaluate_);
+        if (!validation.ok()) return Fail(validation.error());
+        validations.push_back(validation.value());
+      }
+    }
+    if (const Status written = Write(done.value(), validations); !written.ok()) {
+      return Fail(written.error());
+    }
+    return Judge(done.value());
+  }
+
+ private:
+  ExitCode Fail(const Error& error) {
+    err_ << "twinstep evaluate: " << error.message << "\n";
+    return error.code;
+  }
+
+  Status ReadSuites() {
+    for (const std::string& name : names_.empty() ? ListSuites() : names_) {
+      Result<Suite> suite = FindSuite(name);
+      if (!suite.ok()) return suite.error();
+      suites_.push_back(std::move(suite).value());
+    }
+    return Unit{};
+  }
+
+  Status ReadEvaluateOptions() {
+    evaluate_.jobs = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    for (const Option& option : options_.given()) {
+      if (option.name != "set") continue;
+      Result<FieldValues> field = ParseFieldValues(option.value);
+      if (!field.ok()) return OptionError("set", field.error().message);
+      if (field.value().values.size() > 1) return OptionError("set", "takes one value here");
+      evaluate_.sets.push_back(std::move(field).value());
+    }
+    return ReadInteger(options_, "jobs", 1, [this](std::int64_t jobs) {
+      evaluate_.jobs = static_cast<int>(std::min<std::int64_t>(jobs, 256));
+    });
+  }
+
+  Status Write(const std::vector<Evaluation>& evaluations,
+               const std::vector<CrossValidation>& validations) {
+    const auto json_path = options_.Get("json");
+    if (json_path != "-") {
+      out_ << ToText(evaluations, !options_.Has("summary"));
+      for (const CrossValidation& validation : validations) out_ << "\n" << ToText(validation);
+    }
+    if (json_path) {
+      nlohmann::ordered_json json = ToJson(evaluations);
+      for (const CrossValidation& validation : validations) {
+        json["cross_validation"].push_back(ToJson(validation));
+      }
+      if (json_path == "-") {
+        out_ << JsonText(json);
+      } else if (const Status status = WriteFile(*json_path, JsonText(json)); !status.ok()) {
+        return status;
+      }
+    }
+    if (const auto path = options_.Get("svg")) return WriteFile(*path, ToSvg(evaluations));
+    return Unit{};
+  }
+
+  ExitCode Judge(const std::vector<Evaluation>& evaluations) {
+    ExitCode code = ExitCode::kDone;
+    for (const Evaluation& evaluation : evaluations) {
+      for (const std::string& worse : Violations(evaluation, evaluation.suite->recorded())) {
+        err_ << "twinstep evaluate: suite " << evaluation.suite->name()
+             << " is worse than recorded: " << worse << "\n";
+        code = ExitCode::kNo;
+      }
+    }
+    return code;
+  }
+
+  const std::vector<std::string> names_;
+  const Options& options_;
+  std::ostream& out_;
+  std::ostream& err_;
+  std::vector<Suite> suites_;
+  EvaluateOptions evaluate_;
+};
+
+}  // namespace
+
+ExitCode RunEvaluateCommand(const std::vector<std::string>& arguments, std::ostream& out,
+                            std::ostream& err) {
+  // Suites come first, options after them.
+  const auto first_option =
+      std::find_if(arguments.begin(), arguments.end(),
+                   [](const std::string& argument) { return argument.starts_with("-"); });
+  const Result<Options> options =
+      ParseOptions(Groups(), "evaluate", {first_option, arguments.end()});
+  if (!options.ok()) {
+    err << "twinstep evaluate: " << options.error().message << "\n";
+    return options.error().code;
+  }
+  return Command({arguments.begin(), first_option}, options.value(), out, err).Run();
+}
+
+}  // namespace twinstep

@@ -1,0 +1,141 @@
+// The scatter of predicted over measured times.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "sim/evaluate/evaluation_report.h"
+#include "sim/format.h"
+#include "sim/str_cat.h"
+
+namespace twinstep {
+namespace {
+
+constexpr double kSize = 640, kMargin = 70, kLegendWidth = 260;
+// Colours that colour-blind readers tell apart (Okabe and Ito).
+constexpr std::array kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                 "#e69f00", "#56b4e9", "#000000", "#f0e442"};
+
+std::string Escaped(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    switch (c) {
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '&':
+        escaped += "&amp;";
+        break;
+      default:
+        escaped += c;
+    }
+  }
+  return escaped;
+}
+
+// Decades that hold all times.
+struct Axis {
+  int least = 0, most = 1;
+  double Place(double seconds) const {
+    const double share = (std::log10(seconds) - least) / (most - least);
+    return std::clamp(share, 0.0, 1.0) * (kSize - 2 * kMargin);
+  }
+  double X(double seconds) const { return kMargin + Place(seconds); }
+  double Y(double seconds) const { return kSize - kMargin - Place(seconds); }
+};
+
+Axis AxisOf(const std::vector<Evaluation>& evaluations) {
+  double least = 1e300, most = 0;
+  for (const Evaluation& evaluation : evaluations) {
+    for (const EvaluatedRow& row : evaluation.rows) {
+      for (const double seconds : {row.measured.Of(TIME), row.predicted.Of(TIME)}) {
+        if (row.measured.Of(TIME) <= 0 || seconds <= 0) continue;
+        least = std::min(least, seconds);
+        most = std::max(most, seconds);
+      }
+    }
+  }
+  if (most <= 0) return {};
+  Axis axis{static_cast<int>(std::floor(std::log10(least))),
+            static_cast<int>(std::ceil(std::log10(most)))};
+  if (axis.most == axis.least) ++axis.most;
+  return axis;
+}
+
+std::string Line(double x1, double y1, double x2, double y2, const char* style) {
+  return StrCat("<line x1=\"", Fixed(x1, 1), "\" y1=\"", Fixed(y1, 1), "\" x2=\"", Fixed(x2, 1),
+                "\" y2=\"", Fixed(y2, 1), "\" ", style, "/>\n");
+}
+
+std::string Text(double x, double y, const char* anchor, const std::string& text) {
+  return StrCat("<text x=\"", Fixed(x, 1), "\" y=\"", Fixed(y, 1), "\" text-anchor=\"", anchor,
+                "\">", Escaped(text), "</text>\n");
+}
+
+std::string Frame(const Axis& axis) {
+  std::string svg;
+  const double least = std::pow(10, axis.least), most = std::pow(10, axis.most);
+  for (int decade = axis.least; decade <= axis.most; ++decade) {
+    const double seconds = std::pow(10, decade);
+    const double x = axis.X(seconds), y = axis.Y(seconds);
+    svg += Line(x, kMargin, x, kSize - kMargin, "stroke=\"#ddd\"");
+    svg += Line(kMargin, y, kSize - kMargin, y, "stroke=\"#ddd\"");
+    svg += Text(x, kSize - kMargin + 18, "middle", Seconds(seconds));
+    svg += Text(kMargin - 6, y + 4, "end", Seconds(seconds));
+  }
+  svg += Line(axis.X(least), axis.Y(least), axis.X(most), axis.Y(most), "stroke=\"#333\"");
+  for (const double factor : {1.1, 1 / 1.1}) {
+    const double from = std::max(least, least / factor), to = std::min(most, most / factor);
+    svg += Line(axis.X(from), axis.Y(from * factor), axis.X(to), axis.Y(to * factor),
+                "stroke=\"#999\" stroke-dasharray=\"4 4\"");
+  }
+  svg += Text(kSize / 2, kSize - 20, "middle", "measured (dashed: 10 % off)");
+  svg += StrCat("<text transform=\"translate(16 ", Fixed(kSize / 2, 1),
+                ") rotate(-90)\" text-anchor=\"middle\">predicted</text>\n");
+  return svg;
+}
+
+std::string Points(const Evaluation& evaluation, const Axis& axis, const char* colour) {
+  std::string svg;
+  for (const EvaluatedRow& row : evaluation.rows) {
+    const double measured = row.measured.Of(TIME), predicted = row.predicted.Of(TIME);
+    if (measured <= 0) continue;
+    svg += StrCat("<circle cx=\"", Fixed(axis.X(measured), 1), "\" cy=\"",
+                  Fixed(axis.Y(predicted), 1), "\" r=\"4\" stroke=\"", colour, "\" fill=\"",
+                  row.counts() ? colour : "none", "\" fill-opacity=\"0.5\"><title>",
+                  Escaped(StrCat(evaluation.suite->name(), ": ", row.row->name(), ", measured ",
+                                 Seconds(measured), ", predicted ", Seconds(predicted))),
+                  "</title></circle>\n");
+  }
+  return svg;
+}
+
+}  // namespace
+
+std::string ToSvg(const std::vector<Evaluation>& evaluations) {
+  const Axis axis = AxisOf(evaluations);
+  std::string svg =
+      StrCat("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", kSize + kLegendWidth, " ",
+             kSize, "\" font-family=\"sans-serif\" font-size=\"12\">\n",
+             "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n");
+  svg += Frame(axis);
+  double y = kMargin;
+  for (std::size_t i = 0; i < evaluations.size(); ++i) {
+    const char* colour = kColours[i % kColours.size()];
+    svg += Points(evaluations[i], axis, colour);
+    std::string label = evaluations[i].suite->name();
+    for (const QuantitySummary& summary : evaluations[i].summaries) {
+      if (summary.quantity == TIME) label += StrCat(", median ", Percent(summary.model.median));
+    }
+    svg += StrCat("<circle cx=\"", kSize - kMargin + 20, "\" cy=\"", y - 4, "\" r=\"4\" fill=\"",
+                  colour, "\"/>\n");
+    svg += Text(kSize - kMargin + 32, y, "start", label);
+    y += 20;
+  }
+  return svg + "</svg>\n";
+}
+
+}  // namespace twinstep

@@ -1,0 +1,22 @@
+// Suites by name or path.
+//
+//   Result<Suite> suite = FindSuite("atc24-h800");  // One of ListSuites(), in the binary.
+//   Result<Suite> mine = FindSuite("my_suite.textproto");
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/result.h"
+#include "suites/suite.pb.h"
+
+namespace twinstep {
+
+// Names of suites/*.textproto, in alphabetical order.
+std::vector<std::string> ListSuites();
+
+// A validated suite. An unknown name is an Error with the closest names; a bad file names line,
+// column and field.
+Result<Suite> FindSuite(const std::string& name_or_path);
+
+}  // namespace twinstep
