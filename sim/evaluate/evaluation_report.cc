@@ -119,8 +119,7 @@ std::string SummaryText(const std::vector<Evaluation>& evaluations) {
            Signed(summary.model.bias), Rank(summary.spearman),
            summary.order.total == 0 ? "" : StrCat(summary.order.right, "/", summary.order.total),
            has_null ? Points(summary.null.median) : "", has_null ? Points(summary.null.worst) : "",
-           has_null ? Points(summary.null.mean) : "", Rank(summary.null_spearman),
-           GoalText(evaluation, summary.quantity)});
+           Rank(summary.null_spearman), GoalText(evaluation, summary.quantity)});
     }
   }
   return table.ToString();

@@ -13,7 +13,7 @@
 #include "sim/cost/operator_cost.h"
 #include "sim/engine/engine.h"
 #include "sim/estimate/mfu.h"
-#include "sim/graph/arena.h"
+#include "sim/graph/memory_timeline.h"
 #include "sim/lower/lower.h"
 #include "sim/str_cat.h"
 
@@ -124,11 +124,14 @@ void AddPhases(const TaskGraph& graph, const Replay& replay, Quantities* predict
   (*predicted)[OPTIMIZER] = Seconds(replay.makespan_ps - backward_end);
 }
 
-double PeakGpuBytes(const TaskGraph& graph) {
+// Most bytes alive at once on the fullest GPU, as the peak of an allocator counts them.
+Result<double> PeakGpuBytes(const TaskGraph& graph, const Replay& replay) {
+  const Result<MemoryTimeline> memory =
+      MeasureMemory(graph, replay.start_ps, replay.end_ps, {.max_points = 0});
+  if (!memory.ok()) return memory.error();
   std::int64_t peak = 0;
-  const ArenaPlan arena = PlanArena(graph);
-  for (const auto& pools : arena.arena_bytes) {
-    peak = std::max(peak, pools[static_cast<std::size_t>(Pool::kGpu)]);
+  for (const auto& pools : memory.value()) {
+    peak = std::max(peak, pools[static_cast<std::size_t>(Pool::kGpu)].peak_bytes);
   }
   return static_cast<double>(peak);
 }
@@ -144,7 +147,9 @@ Result<Quantities> PredictIteration(const PreparedRow& row) {
   predicted[TIME] = Seconds(replay.value().makespan_ps);
   AddPhases(graph.value(), replay.value(), &predicted);
   if (row.measured.Of(MEMORY) > 0) {
-    predicted[MEMORY] = PeakGpuBytes(graph.value());
+    const Result<double> peak = PeakGpuBytes(graph.value(), replay.value());
+    if (!peak.ok()) return peak.error();
+    predicted[MEMORY] = peak.value();
     if (row.row->device_bytes() > 0) {
       predicted[MEMORY] += static_cast<double>(row.cluster.gpu().runtime_overhead_bytes());
     }
