@@ -16,10 +16,10 @@ namespace twinstep::cuda {
 
 struct KernelCall {
   OpShape shape;
-  Dtype gradient_dtype = Dtype::kFp32;      // Of weight gradients.
-  std::span<const std::byte* const> reads;  // Device memory.
-  std::span<std::byte* const> writes;       // Device memory.
-  TaskPlace place;
+  Dtype gradient_dtype = Dtype::kFp32;           // Of weight gradients.
+  std::span<const std::byte* const> reads = {};  // Device memory.
+  std::span<std::byte* const> writes = {};       // Device memory.
+  TaskPlace place = {};
   // Device memory, filled before the iteration: its values change from step to step, and so cannot
   // be arguments of kernels that a captured graph launches again.
   const DeviceStep* step = nullptr;

@@ -1,0 +1,164 @@
+// Bandwidth of every operator at the shapes of a 1.345B Llama-like model (h 2048, 16 heads, ffn
+// 5504, vocabulary 32000) at micro-batch 32 and sequence 1024, in bf16 with fp32 gradients: CUDA
+// events around single launches, the caches cleared before each, medians.
+//
+//   kernels_benchmark [launches, default 20] [part of an operator's name]
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exec/cuda/kernels/elementwise.h"
+#include "tests/exec/cuda/kernels/device_case.h"
+#include "tests/exec/cuda/kernels/operator_cases.h"
+
+namespace twinstep {
+namespace {
+
+constexpr std::size_t kPatternBytes = std::size_t{1} << 24;
+constexpr std::size_t kCacheBytes = std::size_t{1} << 28;  // Several times the L2.
+
+// Random numbers: a pattern, repeated. Kernels on zeros can be faster than on data.
+void FillRandomly(const OperatorCase& of, const CaseBuffer& buffer, std::byte* memory,
+                  std::int64_t bytes) {
+  static std::mt19937 generator(1);
+  std::vector<std::byte> pattern(std::min(kPatternBytes, static_cast<std::size_t>(bytes)));
+  const auto fill = [&](auto example, auto&& draw) {
+    using T = decltype(example);
+    T* values = reinterpret_cast<T*>(pattern.data());
+    for (std::size_t i = 0; i < pattern.size() / sizeof(T); ++i) values[i] = static_cast<T>(draw());
+  };
+  std::uniform_real_distribution<double> uniform(0.1, 1);
+  const auto bits = [&] { return static_cast<std::uint32_t>(generator()); };
+  switch (buffer.content == Content::kAccumulator ? Dtype::kFp64 : DtypeOf(of, buffer.content)) {
+    case Dtype::kBf16:
+      // Signs and mantissas of numbers in 1/4 ... 1.
+      fill(std::uint16_t{}, [&] { return 0x3e80u + (bits() & 0x80ffu); });
+      break;
+    case Dtype::kFp16:
+      fill(std::uint16_t{}, [&] { return 0x3400u + (bits() & 0x87ffu); });
+      break;
+    case Dtype::kFp32:
+      fill(float{}, [&] { return uniform(generator); });
+      break;
+    case Dtype::kFp64:
+      fill(double{}, [&] { return uniform(generator); });
+      break;
+    case Dtype::kInt32:
+      // A few tokens come often, as in text.
+      fill(std::int32_t{}, [&] {
+        const double u = (uniform(generator) - 0.1) / 0.9;
+        return u * u * u * u * static_cast<double>(of.tokens_end);
+      });
+      break;
+    case Dtype::kUint8:
+      fill(std::uint8_t{}, [&] { return bits() & 1u; });
+      break;
+  }
+  for (std::size_t at = 0; at < static_cast<std::size_t>(bytes); at += pattern.size()) {
+    const std::size_t size = std::min(pattern.size(), static_cast<std::size_t>(bytes) - at);
+    Check(cudaMemcpy(memory + at, pattern.data(), size, cudaMemcpyHostToDevice), "fill");
+  }
+}
+
+class Timer {
+ public:
+  explicit Timer(int launches) : launches_(launches), cache_(Allocate(kCacheBytes)) {
+    Check(cudaEventCreate(&begin_), "event");
+    Check(cudaEventCreate(&end_), "event");
+  }
+
+  // Median milliseconds of launch().
+  double Median(const std::function<cudaError_t()>& launch) {
+    std::vector<float> times;
+    for (int i = -3; i < launches_; ++i) {
+      Check(cudaMemsetAsync(cache_.get(), i & 0x7f, kCacheBytes), "clear the caches");
+      Check(cudaEventRecord(begin_), "record");
+      Check(launch(), "launch");
+      Check(cudaEventRecord(end_), "record");
+      Check(cudaEventSynchronize(end_), "run");
+      float ms = 0;
+      Check(cudaEventElapsedTime(&ms, begin_, end_), "time");
+      if (i >= 0) times.push_back(ms);
+    }
+    std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+    return times[times.size() / 2];
+  }
+
+ private:
+  int launches_;
+  DeviceMemory cache_;
+  cudaEvent_t begin_, end_;
+};
+
+void Print(const std::string& name, double ms, double bytes, double copy_rate) {
+  const double rate = bytes / (ms * 1e-3);
+  std::printf("%-34s %9.4f %9.1f %8.0f %6.1f\n", name.c_str(), ms, bytes * 1e-6, rate * 1e-9,
+              100 * rate / copy_rate);
+}
+
+void Run(int launches, std::string_view filter) {
+  const CaseSizes sizes{.samples = 32,
+                        .sequence = 1024,
+                        .heads = 16,
+                        .kv_heads = 16,
+                        .head_dim = 128,
+                        .ffn = 5504,
+                        .vocabulary = 32000};
+  Timer timer(launches);
+  double copy_rate = 0;
+  {
+    constexpr std::size_t kBytes = std::size_t{1} << 31;
+    const DeviceMemory from = Allocate(kBytes), to = Allocate(kBytes);
+    const double ms = timer.Median(
+        [&] { return cudaMemcpyAsync(to.get(), from.get(), kBytes, cudaMemcpyDeviceToDevice); });
+    copy_rate = 2 * static_cast<double>(kBytes) / (ms * 1e-3);
+    std::printf("%-34s %9s %9s %8s %6s\n", "operator/flags", "ms", "MB", "GB/s", "% copy");
+    Print("cudaMemcpy", ms, 2 * static_cast<double>(kBytes), copy_rate);
+  }
+  for (const OperatorCase& x : OperatorCases(sizes, Dtype::kBf16, Dtype::kFp32, /*unfused=*/true)) {
+    if (x.name.find(filter) == std::string::npos) continue;
+    DeviceCase device(x);
+    double bytes = 0;
+    for (std::size_t i = 0; i < x.buffers.size(); ++i) {
+      bytes += x.buffers[i].touched * static_cast<double>(device.Bytes(i));
+      if (x.buffers[i].is_input) FillRandomly(x, x.buffers[i], device.data(i), device.Bytes(i));
+    }
+    Print(x.name, timer.Median([&] { return device.Launch(nullptr); }), bytes, copy_rate);
+  }
+  const std::int64_t n = sizes.n(), f = sizes.ffn, e = n * f;
+  const DeviceMemory gate_up = Allocate(static_cast<std::size_t>(4 * e)),
+                     dgate_up = Allocate(static_cast<std::size_t>(4 * e)),
+                     silu = Allocate(static_cast<std::size_t>(2 * e)),
+                     act = Allocate(static_cast<std::size_t>(2 * e));
+  OperatorCase of;
+  FillRandomly(of, {}, gate_up.get(), 4 * e);
+  FillRandomly(of, {}, act.get(), 2 * e);
+  Print("swiglu_forward, fused", timer.Median([&] {
+    return cuda::LaunchSwiGluForward(Dtype::kBf16, n, f, gate_up.get(), silu.get(), act.get(),
+                                     nullptr);
+  }),
+        8.0 * static_cast<double>(e), copy_rate);
+  Print("swiglu_backward, fused", timer.Median([&] {
+    return cuda::LaunchSwiGluBackward(Dtype::kBf16, n, f, act.get(), gate_up.get(), dgate_up.get(),
+                                      nullptr);
+  }),
+        10.0 * static_cast<double>(e), copy_rate);
+}
+
+}  // namespace
+}  // namespace twinstep
+
+int main(int argc, char** argv) {
+  if (!twinstep::HasGpu()) {
+    std::fprintf(stderr, "no GPU\n");
+    return 1;
+  }
+  twinstep::Run(argc > 1 ? std::max(1, std::atoi(argv[1])) : 20, argc > 2 ? argv[2] : "");
+}
