@@ -13,8 +13,8 @@ __device__ inline double Root(double x) { return sqrt(x); }
 template <typename T, typename G>
 struct Update {
   using S = Compute<T>;
-  // 16 bytes of the narrowest operand: two accesses of each fp32 state where parameters are bf16.
-  static constexpr int kWidest = kWide<T>;
+  // 16 bytes of the widest operand: a warp's access is contiguous in every operand.
+  static constexpr int kWidest = kWide<S>;
 
   const DeviceStep* step;
   const double* clip;  // null: 1.
@@ -90,7 +90,7 @@ cudaError_t LaunchAdam(const KernelCall& call) {
                             in_place ? Write<S>(call, moments + 2) : Write<S>(call, 0),
                             Write<T>(call, moments + 2)};
     const bool aligned = Aligned(16, body.gradient, body.m, body.v, body.master, body.parameter);
-    return LaunchRows<1>(1, call.shape.dims[0], aligned, call.stream, body);
+    return LaunchRows(1, call.shape.dims[0], aligned, call.stream, body);
   });
 }
 

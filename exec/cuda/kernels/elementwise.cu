@@ -218,42 +218,4 @@ cudaError_t LaunchSwiGluBackward(Dtype dtype, std::int64_t n, std::int64_t f, co
   });
 }
 
-namespace {
-
-template <typename From, typename To>
-struct Cast {
-  static constexpr int kWidest = kWide<From> > kWide<To> ? kWide<From> : kWide<To>;
-  const From* from;
-  To* to;
-
-  template <int kCount>
-  using Input = Run<From, kCount>;
-
-  template <int kCount>
-  __device__ Run<From, kCount> Load(std::int64_t, std::int64_t column) const {
-    return Run<From, kCount>::Load(from + column);
-  }
-  template <int kCount>
-  __device__ void Finish(std::int64_t, std::int64_t column, const Run<From, kCount>& x) const {
-    Run<To, kCount> y;
-#pragma unroll
-    for (int j = 0; j < kCount; ++j) y.Set(j, static_cast<Compute<To>>(x.Get(j)));
-    y.Store(to + column);
-  }
-};
-
-}  // namespace
-
-cudaError_t LaunchCast(Dtype from_dtype, const std::byte* from, Dtype to_dtype, std::byte* to,
-                       std::int64_t elements, cudaStream_t stream) {
-  return WithElement(from_dtype, [&](auto source) {
-    return WithElement(to_dtype, [&](auto target) {
-      using From = decltype(source);
-      using To = decltype(target);
-      const Cast<From, To> cast{reinterpret_cast<const From*>(from), reinterpret_cast<To*>(to)};
-      return LaunchRows(1, elements, Aligned(16, from, to), stream, cast);
-    });
-  });
-}
-
 }  // namespace twinstep::cuda

@@ -1,4 +1,4 @@
-// Activations, gated MLP products, sums, copies and casts. Operands and dims: sim/graph/op.h.
+// Activations, gated MLP products, sums and copies. Operands and dims: sim/graph/op.h.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,6 @@ cudaError_t LaunchMulBackward(const KernelCall& call);
 cudaError_t LaunchAdd(const KernelCall& call);
 cudaError_t LaunchAccumulate(const KernelCall& call);
 cudaError_t LaunchCopyOnDevice(const KernelCall& call);
-
-// to[i] = from[i], rounded once to nearest even where `to_dtype` is narrower. cudaErrorInvalidValue
-// between anything but floating-point types.
-cudaError_t LaunchCast(Dtype from_dtype, const std::byte* from, Dtype to_dtype, std::byte* to,
-                       std::int64_t elements, cudaStream_t stream);
 
 // SiLU and the product behind it, where one follows the other: the gate is read once.
 // gate_up[n, 2 f] -> silu[n, f] (not written if null), act[n, f].

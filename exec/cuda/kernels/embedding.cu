@@ -104,7 +104,7 @@ __global__ void BeginsKernel(const Sizes size, const std::uint32_t* keys, std::i
   begin[row] = static_cast<std::int32_t>(low);
 }
 
-constexpr int kGradientThreads = 64;
+constexpr int kGradientThreads = 128;
 // Rows of dx that a thread reads before it adds the first.
 constexpr int kRowsAhead = 8;
 
@@ -199,11 +199,12 @@ struct Workspace {
   cudaError_t error;
 };
 
-// Calls function.operator()<kCount>() with the widest runs that pointers and rows allow.
-template <typename T, typename Function>
+// Calls function.operator()<kCount>() with the widest runs of the gradient that pointers and rows
+// allow.
+template <typename G, typename Function>
 void WithCount(bool aligned, std::int64_t h, Function&& function) {
-  if (aligned && h % kWide<T> == 0) {
-    function.template operator()<kWide<T>>();
+  if (aligned && h % kWide<G> == 0) {
+    function.template operator()<kWide<G>>();
   } else {
     function.template operator()<1>();
   }
@@ -235,7 +236,7 @@ cudaError_t Backward(const KernelCall& call) {
     return dim3(static_cast<unsigned>(rows), static_cast<unsigned>((size.h + tile - 1) / tile));
   };
   if (size.vocabulary > 0) {
-    WithCount<T>(Aligned(16, dx, gradient), size.h, [&]<int kCount>() {
+    WithCount<G>(Aligned(16, dx, gradient), size.h, [&]<int kCount>() {
       TokenGradientKernel<T, G, kCount>
           <<<grid(size.vocabulary, kCount), kGradientThreads, 0, call.stream>>>(
               size.h, dx, work.order, work.begin, accumulates, gradient);
@@ -254,7 +255,7 @@ cudaError_t Backward(const KernelCall& call) {
     if (error != cudaSuccess) return error;
   }
   if (local_positions > 0) {
-    WithCount<T>(Aligned(16, dx, positions), size.h, [&]<int kCount>() {
+    WithCount<G>(Aligned(16, dx, positions), size.h, [&]<int kCount>() {
       PositionGradientKernel<T, G, kCount>
           <<<grid(local_positions, kCount), kGradientThreads, 0, call.stream>>>(
               size, dx, accumulates_positions, positions);

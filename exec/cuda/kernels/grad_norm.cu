@@ -86,32 +86,44 @@ class Bins {
 template <int kCount>
 inline constexpr int kRoundsPerFlush = kSquaresPerBin / (kCount * kRunsAhead);
 
+constexpr std::int64_t kRunsPerRound = std::int64_t{kThreads} * kRunsAhead;
+
+// A thread's numbers of one round; zeros past the end.
+template <typename G, int kCount>
+struct Ahead {
+  Run<G, kCount> runs[kRunsAhead];
+
+  __device__ void Load(const G* gradient, std::int64_t round, std::int64_t end) {
+#pragma unroll
+    for (int k = 0; k < kRunsAhead; ++k) {
+      const std::int64_t run = round * kRunsPerRound + k * kThreads + threadIdx.x;
+      runs[k] = run < end ? Run<G, kCount>::Load(gradient + run * kCount) : Run<G, kCount>::Zero();
+    }
+  }
+};
+
 template <typename G, int kCount>
 __global__ void __launch_bounds__(kThreads)
     SquaresKernel(const G* gradient, const std::int64_t elements, ExactLimbs* partial) {
   extern __shared__ Limb shared[];
   Bins bins(shared);
   ExactLimbs total{};
-  constexpr std::int64_t kPerRound = std::int64_t{kThreads} * kRunsAhead;
   const std::int64_t runs = elements / kCount;
-  const std::int64_t rounds = (runs + kPerRound - 1) / kPerRound;
+  const std::int64_t rounds = (runs + kRunsPerRound - 1) / kRunsPerRound;
   std::int64_t round = blockIdx.x;
+  Ahead<G, kCount> next;
+  next.Load(gradient, round, runs);
   // At least once: the last elements of the first block.
   do {
     bins.Clear();
-    for (int i = 0; i < kRoundsPerFlush<kCount> && round < rounds; ++i, round += gridDim.x) {
-      const std::int64_t first = round * kPerRound + threadIdx.x;
-      Run<G, kCount> ahead[kRunsAhead];
-#pragma unroll
-      for (int k = 0; k < kRunsAhead; ++k) {
-        const std::int64_t run = first + k * kThreads;
-        ahead[k] =
-            run < runs ? Run<G, kCount>::Load(gradient + run * kCount) : Run<G, kCount>::Zero();
-      }
+    for (int i = 0; i < kRoundsPerFlush<kCount> && round < rounds; ++i) {
+      const Ahead<G, kCount> now = next;
+      round += gridDim.x;
+      next.Load(gradient, round, runs);  // In flight while this round's numbers are added.
 #pragma unroll
       for (int k = 0; k < kRunsAhead; ++k) {
 #pragma unroll
-        for (int j = 0; j < kCount; ++j) bins.Add(ahead[k].Get(j));
+        for (int j = 0; j < kCount; ++j) bins.Add(now.runs[k].Get(j));
       }
     }
     // One element a thread at most: within what a bin can hold beside whole rounds.
@@ -197,7 +209,7 @@ cudaError_t LaunchGradNorm(const KernelCall& call) {
   const std::int64_t end = std::clamp<std::int64_t>(shape.dims[2] - first, begin, elements);
   return WithElement(shape.dtype, [&](auto element) {
     using G = decltype(element);
-    constexpr std::int64_t kPerRound = std::int64_t{kThreads} * kRunsAhead * kWide<G>;
+    constexpr std::int64_t kPerRound = kRunsPerRound * kWide<G>;
     const std::int64_t blocks =
         std::clamp<std::int64_t>((end - begin + kPerRound - 1) / kPerRound, 1, kMostBlocks);
     auto* partial = reinterpret_cast<ExactLimbs*>(call.workspace);

@@ -18,16 +18,26 @@ template <typename Element, int kRunElements, int kRunsOfThread, int kGroupThrea
 struct Layout {
   using T = Element;
   static constexpr int kCount = kRunElements, kRuns = kRunsOfThread, kThreads = kGroupThreads;
-  // Of one row each, in a block.
-  static constexpr int kBlock = kThreads == kWarp ? 4 * kWarp : kThreads;
-  static constexpr int kGroups = kBlock / kThreads;
+  static constexpr int kBlock = 256;
+  static constexpr int kGroups = kBlock / kThreads;  // Of one row each, in a block.
 };
+
+// Blocks of the backward kernel that a multiprocessor's registers hold.
+template <typename L>
+constexpr int Resident() {
+  return L::kRuns == 1 ? 4 : L::kRuns == 2 ? 3 : 2;
+}
 
 template <typename L>
 struct Row {
   using T = typename L::T;
   using C = Compute<T>;
   Run<T, L::kCount> runs[L::kRuns];
+
+  __device__ void Clear() {
+#pragma unroll
+    for (int k = 0; k < L::kRuns; ++k) runs[k] = Run<T, L::kCount>::Zero();
+  }
 
   // Columns past the end are zeros.
   __device__ void Load(const T* from, int width, int thread) {
@@ -131,7 +141,7 @@ struct BackwardOperands {
 // With normed = (x - mean) inverse and g = dy gamma:
 // dx = inverse (g - mean(g) - normed mean(g normed)) + residual; RMSNorm has no mean.
 template <typename L, bool kRms>
-__global__ void __launch_bounds__(L::kBlock)
+__global__ void __launch_bounds__(L::kBlock, Resident<L>())
     NormBackwardKernel(const BackwardOperands<typename L::T> operands) {
   using T = typename L::T;
   using C = Compute<T>;
@@ -151,9 +161,15 @@ __global__ void __launch_bounds__(L::kBlock)
   }
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * L::kGroups + member; i < operands.n;
        i += static_cast<std::int64_t>(gridDim.x) * L::kGroups) {
-    Row<L> x, dy;
+    // All loads before the first sum, so that they are in flight together.
+    Row<L> x, dy, residual;
     x.Load(operands.x + i * h, h, thread);
     dy.Load(operands.dy + i * h, h, thread);
+    if (operands.residual != nullptr) {
+      residual.Load(operands.residual + i * h, h, thread);
+    } else {
+      residual.Clear();
+    }
     const auto statistics = RowStatistics<L, kRms>(x, h, thread, group);
     const C mean = statistics.mean, inverse = statistics.inverse;
     C sums[2] = {C{0}, C{0}};  // Of g normed, and of g.
@@ -185,16 +201,12 @@ __global__ void __launch_bounds__(L::kBlock)
       const int column = (k * L::kThreads + thread) * L::kCount;
       if (column >= h) continue;
       const auto gamma = Run<T, L::kCount>::Load(operands.gamma + column);
-      auto residual = Run<T, L::kCount>::Zero();
-      if (operands.residual != nullptr) {
-        residual = Run<T, L::kCount>::Load(operands.residual + i * h + column);
-      }
       Run<T, L::kCount> dx;
 #pragma unroll
       for (int j = 0; j < L::kCount; ++j) {
         const C normed = (x.runs[k].Get(j) - mean) * inverse;
         const C g = dy.runs[k].Get(j) * gamma.Get(j);
-        dx.Set(j, inverse * (g - mean_g - normed * mean_product) + residual.Get(j));
+        dx.Set(j, inverse * (g - mean_g - normed * mean_product) + residual.runs[k].Get(j));
       }
       dx.Store(operands.dx + i * h + column);
     }
@@ -314,13 +326,15 @@ struct GammaBetaSums {
 };
 
 // Calls function.operator()<Layout>() with a layout that holds rows of h elements, or else returns
-// long_rows(). A warp may hold up to kWarpRuns runs a thread; beyond, a block of 256 threads holds
-// the row.
+// long_rows(): for rows that are too long, that wide accesses do not fit, and in fp64, which is for
+// checking. A warp may hold up to kWarpRuns runs a thread; beyond, a block of 256 threads holds the
+// row.
 template <typename T, int kWarpRuns, typename Function, typename LongRows>
 cudaError_t WithLayout(std::int64_t h, bool aligned, Function&& function, LongRows&& long_rows) {
-  constexpr int kWidest = kWide<T>;
-  const auto with = [&]<int kCount>() {
+  constexpr int kCount = kWide<T>;
+  if constexpr (!std::is_same_v<T, double>) {
     const std::int64_t runs = h / kCount;
+    if (!aligned || h % kCount != 0) return long_rows();
     if (runs <= kWarp) return function.template operator()<Layout<T, kCount, 1, kWarp>>();
     if (runs <= 2 * kWarp) return function.template operator()<Layout<T, kCount, 2, kWarp>>();
     if constexpr (kWarpRuns == 8) {
@@ -331,10 +345,8 @@ cudaError_t WithLayout(std::int64_t h, bool aligned, Function&& function, LongRo
     }
     if (runs <= 2 * 256) return function.template operator()<Layout<T, kCount, 2, 256>>();
     if (runs <= 4 * 256) return function.template operator()<Layout<T, kCount, 4, 256>>();
-    return long_rows();
-  };
-  if (aligned && h % kWidest == 0) return with.template operator()<kWidest>();
-  return with.template operator()<1>();
+  }
+  return long_rows();
 }
 
 template <typename T, bool kRms>
@@ -359,10 +371,11 @@ cudaError_t Forward(const KernelCall& call) {
       });
 }
 
-// Blocks of the kernel that holds rows in registers: as many as fill an H200, so that each writes
-// few partial sums. More than column chunks, for these blocks also make dx.
-constexpr std::int64_t kBackwardBlocks = 4 * 132;
-static_assert(kBackwardBlocks >= kMaxColumnChunks);
+// Partial sums of gradients: one from each block. The kernel that holds rows in registers has as
+// many blocks as an H200 holds at once.
+constexpr std::int64_t kMultiprocessors = 132;
+constexpr std::int64_t kMostPartials = 4 * kMultiprocessors;
+static_assert(kMostPartials >= kMaxColumnChunks);
 
 template <typename T, typename G, bool kRms>
 cudaError_t Backward(const KernelCall& call) {
@@ -380,7 +393,8 @@ cudaError_t Backward(const KernelCall& call) {
   const cudaError_t error = WithLayout<T, /*kWarpRuns=*/2>(
       h, aligned,
       [&]<typename L>() {
-        chunks = std::clamp<std::int64_t>((n + L::kGroups - 1) / L::kGroups, 1, kBackwardBlocks);
+        chunks = std::clamp<std::int64_t>((n + L::kGroups - 1) / L::kGroups, 1,
+                                          Resident<L>() * kMultiprocessors);
         const std::size_t shared =
             L::kGroups == 1 ? 0 : static_cast<std::size_t>(kSums * h) * sizeof(C);
         NormBackwardKernel<L, kRms>
@@ -389,7 +403,7 @@ cudaError_t Backward(const KernelCall& call) {
       },
       [&] {
         chunks = ColumnChunks(n);
-        auto* statistics = reinterpret_cast<Statistics<C>*>(partial + kBackwardBlocks * kSums * h);
+        auto* statistics = reinterpret_cast<Statistics<C>*>(partial + kMostPartials * kSums * h);
         if (n > 0) {
           LongNormBackwardKernel<T, kRms>
               <<<static_cast<unsigned>(n), kLongThreads, 0, call.stream>>>(
@@ -433,7 +447,7 @@ cudaError_t LaunchNormBackward(const KernelCall& call) {
 std::size_t NormBackwardWorkspaceBytes(const OpShape& shape) {
   const std::int64_t n = shape.dims[0], h = shape.dims[1];
   const std::int64_t sums = (shape.flags & kRmsNorm) != 0 ? 1 : 2;
-  return static_cast<std::size_t>(kBackwardBlocks * sums * h + 2 * n) * ComputeBytes(shape.dtype);
+  return static_cast<std::size_t>(kMostPartials * sums * h + 2 * n) * ComputeBytes(shape.dtype);
 }
 
 }  // namespace twinstep::cuda

@@ -308,26 +308,6 @@ TEST_F(KernelsTest, FusedSwiGluEqualsItsParts) {
   }
 }
 
-TEST_F(KernelsTest, CastsRoundOnce) {
-  constexpr std::int64_t kElements = 1003;
-  for (const Dtype from : {Dtype::kBf16, Dtype::kFp16, Dtype::kFp32, Dtype::kFp64}) {
-    for (const Dtype to : {Dtype::kBf16, Dtype::kFp16, Dtype::kFp32}) {
-      // fp64 goes to a narrow type by way of fp32, as the CPU backend's states do.
-      const Buffer source(Random(kElements, 3), from);
-      const Buffer expected(Buffer(source.values(), ReferenceDtype(to)).values(), to);
-      const DeviceMemory in = Allocate(source.bytes().size()),
-                         out = Allocate(expected.bytes().size());
-      Check(cudaMemcpy(in.get(), source.bytes().data(), source.bytes().size(),
-                       cudaMemcpyHostToDevice),
-            "upload");
-      Check(cuda::LaunchCast(from, in.get(), to, out.get(), kElements, nullptr), "cast");
-      std::vector<std::byte> bytes(expected.bytes().size());
-      Check(cudaMemcpy(bytes.data(), out.get(), bytes.size(), cudaMemcpyDeviceToHost), "download");
-      EXPECT_EQ(bytes, expected.bytes()) << Name(from) << " to " << Name(to);
-    }
-  }
-}
-
 TEST(KernelsOfNoGpuTest, EveryOperatorIsKnownOrAnothersWork) {
   int known = 0;
   for (int op = 0; op < kOpCodeCount; ++op)
