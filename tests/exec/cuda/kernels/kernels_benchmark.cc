@@ -21,7 +21,7 @@
 namespace twinstep {
 namespace {
 
-constexpr std::size_t kPatternBytes = std::size_t{1} << 24;
+constexpr std::size_t kPatternBytes = std::size_t{1} << 20;
 constexpr std::size_t kCacheBytes = std::size_t{1} << 28;  // Several times the L2.
 
 // Random numbers: a pattern, repeated. Kernels on zeros can be faster than on data.
@@ -61,9 +61,12 @@ void FillRandomly(const OperatorCase& of, const CaseBuffer& buffer, std::byte* m
       fill(std::uint8_t{}, [&] { return bits() & 1u; });
       break;
   }
-  for (std::size_t at = 0; at < static_cast<std::size_t>(bytes); at += pattern.size()) {
-    const std::size_t size = std::min(pattern.size(), static_cast<std::size_t>(bytes) - at);
-    Check(cudaMemcpy(memory + at, pattern.data(), size, cudaMemcpyHostToDevice), "fill");
+  Check(cudaMemcpy(memory, pattern.data(), pattern.size(), cudaMemcpyHostToDevice), "fill");
+  const auto size = static_cast<std::size_t>(bytes);
+  for (std::size_t filled = pattern.size(); filled < size; filled *= 2) {
+    Check(cudaMemcpy(memory + filled, memory, std::min(filled, size - filled),
+                     cudaMemcpyDeviceToDevice),
+          "fill");
   }
 }
 
