@@ -68,6 +68,21 @@ MovementCost AllReduceInSwitch(const Cluster& cluster, double bytes, double memb
   return cost;
 }
 
+// Of the whole rendezvous, by one thread.
+MovementCost SharedMemoryCost(const Cluster& cluster, OpCode op, double bytes,
+                              std::int64_t members) {
+  const auto n = static_cast<double>(members);
+  double passes = 2;  // A message: read and written once.
+  if (op == OpCode::kReduceScatter) passes = n + 1;
+  if (op == OpCode::kAllReduce || op == OpCode::kAllGather || op == OpCode::kRingShift) {
+    passes = 2 * n;
+  }
+  MovementCost cost;
+  cost.peer_bytes = passes * bytes;
+  cost.peer_bytes_per_s = cluster.gpu().memory_bytes_per_s();
+  return cost;
+}
+
 MovementCost RingOverNodes(const Cluster& cluster, OpCode op, double bytes,
                            const GroupShape& shape) {
   const NvLink& link = cluster.node().nvlink();
@@ -122,6 +137,9 @@ double PeerBytesPerSecond(const Cluster& cluster) {
 MovementCost CollectiveCost(const Cluster& cluster, OpCode op, double bytes,
                             const GroupShape& shape) {
   if (shape.members <= 1) return {};
+  if (cluster.node().workers().threads() > 0) {
+    return SharedMemoryCost(cluster, op, bytes, shape.members);
+  }
   if (shape.nodes > 1) return RingOverNodes(cluster, op, bytes, shape);
   const auto members = static_cast<double>(shape.members);
   const MovementCost ring = RingInNode(cluster, op, bytes, members);
@@ -134,6 +152,9 @@ MovementCost CollectiveCost(const Cluster& cluster, OpCode op, double bytes,
 }
 
 MovementCost SendCost(const Cluster& cluster, double bytes, bool same_node) {
+  if (cluster.node().workers().threads() > 0) {
+    return SharedMemoryCost(cluster, OpCode::kSend, bytes, /*members=*/2);
+  }
   MovementCost cost;
   if (same_node) {
     const NvLink& link = cluster.node().nvlink();

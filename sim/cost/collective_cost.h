@@ -10,7 +10,14 @@
 // another member on each channel: with k members in the node a rank sends 1 / k of its wire bytes
 // over its NIC and the rest over NVLink, both at once. Small all-reduces between nodes follow the
 // double binary tree (log2 of the nodes, same wire bytes). Inside an NVSwitch an all-reduce may
-// run in the switch (NvLink.nvls_*). Sources: NCCL's documentation of bus bandwidth
+// run in the switch (NvLink.nvls_*).
+//
+// With worker threads (Node.workers, the CPU backend) one thread does the work of all members in
+// memory: what it reads and writes, at gpu.memory_bytes_per_s. All-reduce, all-gather and ring
+// shift move 2 n S, reduce-scatter (n + 1) S, a message 2 S; the cost is that of the whole
+// rendezvous.
+//
+// Sources: NCCL's documentation of bus bandwidth
 // (nccl-tests doc/PERFORMANCE.md), measured.md M6 and M9.
 #pragma once
 
@@ -36,6 +43,7 @@ struct MovementCost {
   // Bytes a rank over the node's own interconnect (NVLink or PCIe), and over its NIC.
   double peer_bytes = 0, peer_bytes_per_s = 0;
   double nic_bytes = 0, nic_bytes_per_s = 0;
+  double busy_slowdown = 1;  // As TaskCost::busy_slowdown.
 
   // Longest of the two flows, unshared.
   double FlowSeconds() const;

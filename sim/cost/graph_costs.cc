@@ -38,6 +38,21 @@ Interference FactorsOf(const Cluster& cluster, const Profile* profile) {
   return factors;
 }
 
+Picoseconds ToPicoseconds(double seconds) {
+  return static_cast<Picoseconds>(std::llround(seconds * kPicosecondsPerSecond));
+}
+
+WorkerPool WorkersOf(const Cluster& cluster, const Profile* profile) {
+  const Workers& workers = cluster.node().workers();
+  if (workers.threads() <= 0) return {};
+  double dispatch_s = workers.dispatch_s();
+  const double wake_s = workers.wake_s();
+  if (profile != nullptr && profile->dispatch_s() > 0) dispatch_s = profile->dispatch_s();
+  return {.threads = static_cast<std::uint32_t>(workers.threads()),
+          .dispatch_ps = ToPicoseconds(dispatch_s),
+          .wake_ps = ToPicoseconds(wake_s > 0 ? wake_s : dispatch_s)};
+}
+
 LinkOverrides OverridesOf(const Profile* profile) {
   LinkOverrides overrides;
   if (profile == nullptr) return overrides;
@@ -69,11 +84,12 @@ class CostBuilder {
               const Profile* profile)
       : graph_(graph),
         cluster_(WithProfile(cluster, profile)),
-        roofline_(cluster_, static_cast<int>(GradientBytes(model))),
+        gradient_bytes_(GradientBytes(model)),
+        roofline_(cluster_, static_cast<int>(gradient_bytes_)),
         links_(graph, cluster_, OverridesOf(profile)) {
     if (profile != nullptr) {
       operators_ = std::make_unique<MeasuredOperators>(*profile, roofline_,
-                                                       static_cast<int>(GradientBytes(model)));
+                                                       static_cast<int>(gradient_bytes_));
       movements_ = std::make_unique<MeasuredMovements>(*profile, cluster_);
     }
     double gpus = 0;
@@ -82,6 +98,7 @@ class CostBuilder {
     if (profile != nullptr) dispatch_s_ = std::max(0.0, profile->dispatch_s());
     slowest_ = 1 + std::max(0.0, cluster.compute_jitter()) * ExpectedMaximum(gpus);
     out_.interference = FactorsOf(cluster, profile);
+    out_.workers = WorkersOf(cluster, profile);
   }
 
   Result<GraphCosts> Run() {
@@ -180,21 +197,66 @@ class CostBuilder {
 
   Status AddCompute(ShapeId shape_id, std::uint32_t* cost_id) {
     const OpShape& shape = graph_.shapes[shape_id];
-    const OperatorTime roofline = roofline_.Of(shape);
     TaskCost cost;
-    double seconds = roofline.seconds;
-    if (operators_ != nullptr) {
-      const MeasuredOperators::Estimate estimate = operators_->Of(shape);
-      seconds = estimate.seconds;
-      const bool measured_rate = shape.op == OpCode::kAdam && adam_is_measured_;
-      cost.extrapolated = estimate.extrapolated && !measured_rate;
-    }
-    cost.interference_sensitivity = static_cast<float>(roofline.sensitivity);
+    const Work work = WorkOf(shape, &cost);
     // A lane cannot start kernels faster than the dispatcher launches them.
-    seconds = std::max(seconds * slowest_, dispatch_s_);
-    if (Status status = SetFixed(seconds, shape, &cost); !status.ok()) return status;
+    const Status status = HasWorkers()
+                              ? AddWork(shape, work, &cost)
+                              : SetFixed(std::max(work.seconds, dispatch_s_), shape, &cost);
+    if (!status.ok()) return status;
     *cost_id = Append(cost, shape);
     return Unit{};
+  }
+
+  // What is done: seconds alone, bytes read and written meanwhile.
+  struct Work {
+    double seconds = 0, traffic_bytes = 0;
+    double busy_slowdown = 1;
+  };
+
+  bool HasWorkers() const { return out_.workers.threads > 0; }
+
+  // An operator, and what its cost says beside its time.
+  Work WorkOf(const OpShape& shape, TaskCost* cost) const {
+    const OperatorTime roofline = roofline_.Of(shape);
+    Work work{.seconds = roofline.seconds, .traffic_bytes = TrafficBytes(shape, gradient_bytes_)};
+    if (operators_ != nullptr) {
+      const MeasuredOperators::Estimate estimate = operators_->Of(shape);
+      work.seconds = estimate.seconds;
+      work.busy_slowdown = estimate.busy_slowdown;
+      const bool measured_rate = shape.op == OpCode::kAdam && adam_is_measured_;
+      cost->extrapolated = estimate.extrapolated && !measured_rate;
+    }
+    work.seconds *= slowest_;
+    cost->interference_sensitivity = static_cast<float>(roofline.sensitivity);
+    return work;
+  }
+
+  // Work that misses the cache shares the host's memory with that of other threads, unless the
+  // profile knows how much they slow it. Called where the flows of `cost` are the next ones.
+  Status AddWork(const OpShape& shape, const Work& work, TaskCost* cost) {
+    cost->busy_slowdown = static_cast<float>(work.busy_slowdown);
+    const bool misses_cache =
+        work.traffic_bytes > static_cast<double>(cluster_.gpu().l2_bytes()) && work.seconds > 0;
+    const bool is_measured = work.busy_slowdown != 1;
+    if (is_measured || !misses_cache || !(cluster_.node().host().dram_bytes_per_s() > 0)) {
+      return SetFixed(work.seconds, shape, cost);
+    }
+    if (Status status = SetFixed(0, shape, cost); !status.ok()) return status;
+    cost->flow_begin = static_cast<std::uint32_t>(out_.flows.size());
+    cost->flow_count = 1;
+    return AddFlow(work.traffic_bytes, work.traffic_bytes / work.seconds, shape,
+                   [&] { links_.AddHostMemory(/*rank=*/0, &out_.hops); });
+  }
+
+  // One thread does the whole of a rendezvous: its first member (`is_first`) has the work, the
+  // others end with it.
+  Status AddMovementWork(const OpShape& shape, const MovementCost& movement, bool is_first,
+                         TaskCost* cost) {
+    if (!is_first) return Unit{};
+    double traffic = movement.peer_bytes;
+    if (shape.op == OpCode::kCopyH2D || shape.op == OpCode::kCopyD2H) traffic *= 2;
+    return AddWork(shape, {movement.Seconds(), traffic, movement.busy_slowdown}, cost);
   }
 
   Status AddTransfer(const Task& task, GroupId group, std::uint32_t* cost_id) {
@@ -215,7 +277,7 @@ class CostBuilder {
         status = AddCollective(task, group, shape, &cost);
         break;
       case TaskKind::kHost:
-        status = AddHost(task, shape);
+        status = HasWorkers() ? AddWork(shape, WorkOf(shape, &cost), &cost) : AddHost(task, shape);
         break;
       case TaskKind::kCompute:
         break;
@@ -234,6 +296,7 @@ class CostBuilder {
       return Missing(shape, h2d ? "node.pcie.h2d_bytes_per_s" : "node.pcie.d2h_bytes_per_s");
     }
     if (movements_ != nullptr) cost->extrapolated = movements_->Copy(bytes, h2d, &movement);
+    if (HasWorkers()) return AddMovementWork(shape, movement, /*is_first=*/true, cost);
     if (Status status = SetFixed(movement.fixed_s, shape, cost); !status.ok()) return status;
     return AddFlow(movement.peer_bytes, movement.peer_bytes_per_s, shape,
                    [&] { links_.AddCopy(task.rank, h2d, &out_.hops); });
@@ -255,6 +318,9 @@ class CostBuilder {
     if (Status status = CheckRates(movement, shape); !status.ok()) return status;
     if (movements_ != nullptr) {
       cost->extrapolated = movements_->Send(bytes, same_node, &movement);
+    }
+    if (HasWorkers()) {
+      return AddMovementWork(shape, movement, task.kind == TaskKind::kSend, cost);
     }
     if (Status status = SetFixed(movement.fixed_s, shape, cost); !status.ok()) return status;
     const double moved = same_node ? movement.peer_bytes : movement.nic_bytes;
@@ -278,6 +344,11 @@ class CostBuilder {
     if (Status status = CheckRates(movement, shape); !status.ok()) return status;
     if (movements_ != nullptr && layout.members > 1) {
       cost->extrapolated = movements_->Collective(shape.op, bytes, layout, &movement);
+    }
+    if (HasWorkers()) {
+      const bool is_first =
+          graph_.groups[group_id].members.front() == graph_.ranks[task.rank].global_rank;
+      return AddMovementWork(shape, movement, is_first, cost);
     }
     if (Status status = SetFixed(movement.fixed_s, shape, cost); !status.ok()) return status;
     if (Status status = AddFlow(movement.peer_bytes, movement.peer_bytes_per_s, shape,
@@ -329,7 +400,7 @@ class CostBuilder {
                               shape.dims[1], " ", shape.dims[2], " ", shape.dims[3], " ",
                               shape.dims[4], " ", shape.dims[5], " is ", seconds, " s")};
     }
-    cost->fixed_ps = static_cast<Picoseconds>(std::llround(seconds * kPicosecondsPerSecond));
+    cost->fixed_ps = ToPicoseconds(seconds);
     return Unit{};
   }
 
@@ -378,6 +449,7 @@ class CostBuilder {
 
   const TaskGraph& graph_;
   const Cluster cluster_;
+  const double gradient_bytes_;
   const OperatorRoofline roofline_;
   LinkMap links_;
   std::unique_ptr<MeasuredOperators> operators_;

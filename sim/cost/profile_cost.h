@@ -27,6 +27,7 @@ class MeasuredOperators {
   struct Estimate {
     double seconds = 0;
     bool extrapolated = false;
+    double busy_slowdown = 1;  // Time while all threads compute, over `seconds`; 1 if not measured.
   };
   // Never measured at all (op, dtype, flags): the bare roofline, extrapolated.
   Estimate Of(const OpShape& shape) const;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "sim/engine/fixed_point.h"
 
@@ -99,6 +100,35 @@ class Causes {
   std::vector<TaskId> last_ready_, slowest_;
 };
 
+// Which tasks ended when, where tasks wait for worker threads.
+class Threads {
+ public:
+  Threads(const GraphCosts& costs, const Replay& replay) : workers_(costs.workers) {
+    if (workers_.threads == 0) return;
+    for (TaskId id = 0; id < replay.end_ps.size(); ++id) {
+      // What takes no time holds nobody up.
+      if (replay.end_ps[id] > replay.start_ps[id]) ends_.emplace_back(replay.end_ps[id], id);
+    }
+    std::sort(ends_.begin(), ends_.end());
+  }
+
+  // The lowest task that ended when the thread of a task that started at `start` became free; kNone
+  // if the task was ready at `ready` and had its thread at once.
+  TaskId HeldBy(Picoseconds ready, Picoseconds start) const {
+    if (workers_.threads == 0 || start - ready == workers_.dispatch_ps ||
+        start - ready == workers_.wake_ps) {
+      return kNone;
+    }
+    const Picoseconds taken = start - workers_.dispatch_ps;
+    const auto at = std::lower_bound(ends_.begin(), ends_.end(), std::pair(taken, TaskId{0}));
+    return at != ends_.end() && at->first == taken ? at->second : kNone;
+  }
+
+ private:
+  const WorkerPool workers_;
+  std::vector<std::pair<Picoseconds, TaskId>> ends_;
+};
+
 class Shares {
  public:
   void Add(const Task& task, std::uint32_t link, Picoseconds time, Picoseconds alone) {
@@ -136,6 +166,8 @@ const char* Name(StartCause cause) {
       return "data";
     case StartCause::kRendezvous:
       return "rendezvous";
+    case StartCause::kThread:
+      return "thread";
   }
   return "invalid";
 }
@@ -145,6 +177,7 @@ CriticalPath FindCriticalPath(const TaskGraph& graph, const GraphCosts& costs,
   CriticalPath path;
   if (graph.tasks.empty()) return path;
   const Causes causes(graph, costs, replay);
+  const Threads threads(costs, replay);
   Shares shares;
   const auto last = std::max_element(replay.end_ps.begin(), replay.end_ps.end());
   auto id = static_cast<TaskId>(last - replay.end_ps.begin());
@@ -155,8 +188,12 @@ CriticalPath FindCriticalPath(const TaskGraph& graph, const GraphCosts& costs,
     if (replay.ready_ps[id] < replay.start_ps[id]) {
       step.started_by = causes.LastReady(id, task.rendezvous);
     }
-    const TaskId before = replay.start_ps[id] == 0 ? kNone : causes.Latest(step.started_by);
-    if (before == kNone) {
+    TaskId before = replay.start_ps[id] == 0 ? kNone : causes.Latest(step.started_by);
+    const TaskId holder = threads.HeldBy(replay.ready_ps[step.started_by], replay.start_ps[id]);
+    if (holder != kNone) {
+      before = holder;
+      step.cause = StartCause::kThread;
+    } else if (before == kNone) {
       step.cause = StartCause::kBegin;
     } else if (step.started_by != id) {
       step.cause = StartCause::kRendezvous;
@@ -166,13 +203,15 @@ CriticalPath FindCriticalPath(const TaskGraph& graph, const GraphCosts& costs,
     path.steps.push_back(step);
 
     const Picoseconds time = replay.end_ps[id] - replay.start_ps[id];
+    const Picoseconds begin = before == kNone ? 0 : replay.end_ps[before];
+    const Picoseconds dispatch = replay.start_ps[id] - begin;
     const TaskCost& cost = costs.Of(causes.Slowest(id, task.rendezvous));
     const FlowTime flow = SlowestFlow(costs, cost);
     if (flow.alone_ps == 0) {
-      shares.Add(task, kNone, time, cost.fixed_ps);
+      shares.Add(task, kNone, dispatch + time, dispatch + cost.fixed_ps);
     } else {
       const Picoseconds fixed = std::min(time, cost.fixed_ps);
-      if (fixed > 0) shares.Add(task, kNone, fixed, fixed);
+      if (dispatch + fixed > 0) shares.Add(task, kNone, dispatch + fixed, dispatch + fixed);
       shares.Add(task, flow.link, time - fixed, flow.alone_ps);
     }
     id = before;

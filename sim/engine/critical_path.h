@@ -1,5 +1,7 @@
 // What the makespan is made of: the chain of tasks each of which started when the one before it
 // ended, back from the last task to time zero. It has no gaps, so its parts add up to the makespan.
+// With worker threads a task may also have waited for the job that held its thread, and its time
+// begins with the thread's dispatch.
 //
 //   CriticalPath path = FindCriticalPath(graph, costs, replay);
 //   for (const CriticalShare& share : path.shares) {
@@ -22,6 +24,7 @@ enum class StartCause : std::uint8_t {
   kLane,        // The task before it in its lane.
   kData,        // Another predecessor, and none of its lane ended as late.
   kRendezvous,  // A partner that was ready last.
+  kThread,      // A worker thread, which another job held.
 };
 const char* Name(StartCause cause);
 

@@ -46,6 +46,12 @@ std::string RecipeText(const Recipe& recipe) {
 
 std::string LinksText(const Cluster& cluster) {
   const Node& node = cluster.node();
+  if (node.workers().threads() > 0) {
+    return StrCat(CountOf(node.workers().threads(), "thread"), " of ",
+                  Short(cluster.gpu().memory_bytes_per_s() / 1e9),
+                  " GB/s for all ranks, host DRAM ", Short(node.host().dram_bytes_per_s() / 1e9),
+                  " GB/s");
+  }
   std::string text = StrCat("PCIe ", Short(node.pcie().h2d_bytes_per_s() / 1e9), " up, ",
                             Short(node.pcie().d2h_bytes_per_s() / 1e9), " down");
   if (node.pcie().duplex_bytes_per_s() > 0) {

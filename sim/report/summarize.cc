@@ -93,7 +93,7 @@ std::vector<OperatorReport> SummarizeOperators(const SimulationRun& run) {
 
 std::string ResourceOf(const GraphCosts& costs, const CriticalShare& share) {
   if (share.link != kNone) return Name(costs.links[share.link].kind);
-  if (share.kind == TaskKind::kCompute) return "gpu";
+  if (share.kind == TaskKind::kCompute) return costs.workers.threads > 0 ? "threads" : "gpu";
   return share.kind == TaskKind::kHost ? "host" : "own rate";
 }
 

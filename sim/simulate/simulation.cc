@@ -38,10 +38,15 @@ void Tell(Progress* progress, const std::string& what) {
   if (progress != nullptr) progress->Step(what);
 }
 
+// Worker threads run the tasks of every rank: none stands for others.
+bool SimulatesAllRanks(const SimulateInput& input) {
+  return input.all_ranks || input.cluster.node().workers().threads() > 0;
+}
+
 // That the task graph will fit in the memory of this machine.
 Status CheckMachine(const SimulateInput& input, const ResolvedPlan& plan) {
   auto ranks = static_cast<std::size_t>(plan.gpus);
-  if (!input.all_ranks) {
+  if (!SimulatesAllRanks(input)) {
     const Placement placement(plan, input.cluster.node().gpus());
     ranks = SymmetryClasses(placement, plan, input.cluster).representative.size();
   }
@@ -57,7 +62,7 @@ Result<SimulatedIteration> RunIteration(const SimulateInput& input, const Resolv
   SimulatedIteration run;
   Tell(progress, "lowering the plan");
   if (const Status fits = CheckMachine(input, plan); !fits.ok()) return fits.error();
-  Result<TaskGraph> graph = Lower(input.model, input.cluster, plan, {.fold = !input.all_ranks});
+  Result<TaskGraph> graph = Lower(input.model, input.cluster, plan, {.fold = !SimulatesAllRanks(input)});
   if (!graph.ok()) return graph.error();
   run.graph = std::move(graph).value();
   const std::string size = StrCat(Count(run.graph.TaskCount()), " tasks of ",

@@ -139,6 +139,46 @@ TEST(CriticalPathTest, OfA1F1BPipelineIsAllCompute) {
   EXPECT_EQ(compute_ps, replay.value().makespan_ps);
 }
 
+TEST(CriticalPathTest, GoesThroughTheJobThatHeldTheThread) {
+  GraphBuilder builder(2);
+  const auto held = builder.Compute(0, {}, {});
+  const auto waits = builder.Compute(1, {}, {});
+  const TaskGraph graph = builder.Build();
+  CostBuilder costs(graph);
+  costs.Set(builder.Id(held), 5'000'000, {});
+  costs.Set(builder.Id(waits), 3'000'000, {});
+  costs.workers() = {.threads = 1, .dispatch_ps = 1000, .wake_ps = 4000};
+  const Result<Replay> replay = MakeFastEngine()->Run(graph, costs.costs());
+  ASSERT_TRUE(replay.ok());
+  const CriticalPath path = FindCriticalPath(graph, costs.costs(), replay.value());
+  EXPECT_THAT(path.steps,
+              ElementsAre(Step(builder.Id(held), builder.Id(held), StartCause::kBegin),
+                          Step(builder.Id(waits), builder.Id(waits), StartCause::kThread)));
+  EXPECT_THAT(path.shares, ElementsAre(Share(Lane::kCompute, kNone, 8'005'000, 0, 2)));
+}
+
+RC_GTEST_PROP(CriticalPathProperty, AddsUpToTheMakespanOnWorkerThreads, ()) {
+  RandomGraphOptions graph_options;
+  graph_options.seed = *rc::gen::arbitrary<std::uint64_t>();
+  graph_options.ranks = *rc::gen::inRange(1u, 9u);
+  graph_options.tasks = *rc::gen::inRange(1u, 300u);
+  const TaskGraph graph = RandomGraph(graph_options);
+  RandomCostOptions cost_options;
+  cost_options.seed = *rc::gen::arbitrary<std::uint64_t>();
+  cost_options.interference = false;
+  GraphCosts costs = RandomCosts(graph, cost_options);
+  costs.workers = {.threads = *rc::gen::inRange(1u, 5u),
+                   .dispatch_ps = *rc::gen::inRange<Picoseconds>(0, 1000),
+                   .wake_ps = *rc::gen::inRange<Picoseconds>(1000, 3000)};
+  const Result<Replay> result = MakeFastEngine()->Run(graph, costs);
+  RC_ASSERT(result.ok());
+  Picoseconds sum = 0;
+  for (const CriticalShare& share : FindCriticalPath(graph, costs, result.value()).shares) {
+    sum += share.time_ps;
+  }
+  RC_ASSERT(sum == result.value().makespan_ps);
+}
+
 RC_GTEST_PROP(CriticalPathProperty, AddsUpToTheMakespanWithoutGaps, ()) {
   RandomGraphOptions graph_options;
   graph_options.seed = *rc::gen::arbitrary<std::uint64_t>();

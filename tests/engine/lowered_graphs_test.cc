@@ -37,6 +37,39 @@ Cluster SlowLinks() {
   return cluster;
 }
 
+// Three threads for all ranks, whose cache is too small for anything.
+Cluster WorkerThreads() {
+  Cluster cluster = H800Cluster();
+  Node& node = *cluster.mutable_node();
+  cluster.set_nodes(1);
+  node.set_gpus(16);
+  cluster.mutable_gpu()->clear_interference();
+  cluster.mutable_gpu()->clear_l2_bytes();
+  node.mutable_host()->set_dram_bytes_per_s(1.5 * cluster.gpu().memory_bytes_per_s());
+  node.mutable_workers()->set_threads(3);
+  node.mutable_workers()->set_dispatch_s(1e-6);
+  node.mutable_workers()->set_wake_s(5e-6);
+  return cluster;
+}
+
+TEST(LoweredGraphsTest, EnginesAgreeOnWorkerThreads) {
+  const std::unique_ptr<Engine> fast = MakeFastEngine();
+  const std::unique_ptr<Engine> simgrid = MakeSimgridEngine();
+  if (simgrid == nullptr) GTEST_SKIP() << "built without simgrid";
+  for (const MatrixCase& test_case : PlanMatrix()) {
+    SCOPED_TRACE(test_case.name);
+    const TaskGraph graph = LowerOrDie(test_case.model, test_case.plan, /*fold=*/false);
+    const Result<GraphCosts> costs = ComputeCosts(graph, test_case.model, WorkerThreads(), nullptr);
+    ASSERT_TRUE(costs.ok()) << costs.error().message;
+    const Result<Replay> one = fast->Run(graph, costs.value());
+    const Result<Replay> other = simgrid->Run(graph, costs.value());
+    ASSERT_TRUE(one.ok()) << one.error().message;
+    ASSERT_TRUE(other.ok()) << other.error().message;
+    const Picoseconds makespan = one.value().makespan_ps;
+    EXPECT_LE(std::abs(makespan - other.value().makespan_ps), makespan / 1000);
+  }
+}
+
 TEST(LoweredGraphsTest, EnginesAgreeOnEveryScheduleAndOption) {
   const std::unique_ptr<Engine> fast = MakeFastEngine();
   const std::unique_ptr<Engine> simgrid = MakeSimgridEngine();
