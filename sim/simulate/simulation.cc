@@ -62,7 +62,8 @@ Result<SimulatedIteration> RunIteration(const SimulateInput& input, const Resolv
   SimulatedIteration run;
   Tell(progress, "lowering the plan");
   if (const Status fits = CheckMachine(input, plan); !fits.ok()) return fits.error();
-  Result<TaskGraph> graph = Lower(input.model, input.cluster, plan, {.fold = !SimulatesAllRanks(input)});
+  Result<TaskGraph> graph =
+      Lower(input.model, input.cluster, plan, {.fold = !SimulatesAllRanks(input)});
   if (!graph.ok()) return graph.error();
   run.graph = std::move(graph).value();
   const std::string size = StrCat(Count(run.graph.TaskCount()), " tasks of ",
