@@ -36,7 +36,8 @@ void AccessMonitor::ListStaleShards() {
   for (std::size_t i = 0; i < graph_.tensors.size(); ++i) {
     const TensorInfo& tensor = graph_.tensors[i];
     if (tensor.state != StateKind::kParameter || tensor.shard_count == 1) continue;
-    // A buffer that holds nothing but the shard is smaller than the chunk.
+    // Host memory holds shards; on the GPU a buffer of just the shard is smaller than the chunk.
+    if (graph_.buffers[tensor.buffer].pool != Pool::kGpu) continue;
     if (chunk_end[tensor.buffer] > graph_.buffers[tensor.buffer].bytes) continue;
     const std::int64_t begin = tensor.slice.offset;
     const std::int64_t end = begin + tensor.slice.bytes;

@@ -106,6 +106,10 @@ Result<Program> MakeProgram(const TaskGraph& graph, const ArenaPlan& arena,
     program.places.push_back(PlaceOf(graph, task, plan));
     program.places.back().position_rows = position_rows;
   }
+  // Where no buffer holds gradients they take the place of parameters.
+  for (const Buffer& buffer : graph.buffers) {
+    if (buffer.role == Role::kParameter) program.gradient_dtype = buffer.dtype;
+  }
   for (const Buffer& buffer : graph.buffers) {
     if (buffer.role == Role::kGradient) program.gradient_dtype = buffer.dtype;
     if (buffer.role == Role::kOptimizerState) program.state_dtype = buffer.dtype;

@@ -1,6 +1,8 @@
 #include "sim/graph/symbolic_run.h"
 
 #include <algorithm>
+#include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -68,6 +70,10 @@ class Machine {
 
  private:
   void CountUses();
+  void FindWaste(const std::vector<TensorPlace>& places);
+  // Of this rank's shard of the task's chunk, before its waste begins, in bytes of the buffer's
+  // type; all where the copy moves no model states.
+  std::int64_t UsedBytes(const Task& task, BufferId buffer) const;
   void LoadTensors(const std::vector<TensorPlace>& places);
   std::optional<Error> IndexRendezvous();
   // Runs a rank until it ends or waits.
@@ -91,6 +97,8 @@ class Machine {
   const TaskGraph& graph_;
   SymbolicObserver* observer_;
   SymbolicMemory memory_;
+  // By rank and chunk: elements of the rank's shard up to the last tensor.
+  std::map<std::pair<RankId, std::uint16_t>, std::int64_t> used_elements_;
   std::vector<std::uint32_t> uses_;  // By buffer: operands of tasks that have not run yet.
   std::vector<TaskId> next_;         // By rank.
   std::vector<RankId> runnable_;
@@ -204,6 +212,28 @@ bool Machine::Compute(TaskId id) {
   return true;
 }
 
+void Machine::FindWaste(const std::vector<TensorPlace>& places) {
+  for (std::size_t i = 0; i < graph_.tensors.size(); ++i) {
+    const TensorInfo& tensor = graph_.tensors[i];
+    if (tensor.state != StateKind::kMoment1) continue;
+    const Buffer& buffer = graph_.buffers[tensor.buffer];
+    std::int64_t& used = used_elements_[{buffer.rank, tensor.chunk}];
+    if (places[i].bytes == 0) continue;
+    used = std::max(used, (places[i].offset + places[i].bytes) / DtypeBytes(buffer.dtype));
+  }
+}
+
+std::int64_t Machine::UsedBytes(const Task& task, BufferId buffer) const {
+  const Role role = graph_.buffers[buffer].role;
+  const auto used = used_elements_.find({task.rank, task.chunk});
+  const bool states =
+      role == Role::kParameter || role == Role::kGradient || role == Role::kCommunication;
+  if (used == used_elements_.end() || !states) {
+    return std::numeric_limits<std::int64_t>::max();
+  }
+  return used->second * DtypeBytes(graph_.buffers[buffer].dtype);
+}
+
 bool Machine::Copy(TaskId id) {
   const Task& task = graph_.tasks[id];
   if (task.read_count != 1 || task.write_count != 1) {
@@ -222,7 +252,10 @@ bool Machine::Copy(TaskId id) {
   };
   SymbolicPieces pieces;
   memory_.Read(from.buffer, offset(from), bytes, pieces);
-  if (pieces.empty()) return Fail(id, 0, "holds bytes that nothing wrote");
+  // Behind a chunk's last tensor is waste: a buffer that chunks share may hold another's rest.
+  const std::int64_t used = UsedBytes(task, from.buffer);
+  std::erase_if(pieces, [used](const SymbolicPiece& piece) { return piece.offset >= used; });
+  if (pieces.empty() && used > 0) return Fail(id, 0, "holds bytes that nothing wrote");
   memory_.Write(to.buffer, offset(to), bytes, pieces);
   return true;
 }
@@ -439,6 +472,7 @@ bool Machine::Advance(RankId rank) {
 Result<SymbolicResult> Machine::Run() {
   const std::vector<TensorPlace> places = PlaceTensors(graph_);
   CountUses();
+  FindWaste(places);
   LoadTensors(places);
   if (std::optional<Error> error = IndexRendezvous()) return *std::move(error);
   next_.assign(graph_.rank_begin.begin(), graph_.rank_begin.end() - 1);

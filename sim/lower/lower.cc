@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/lower/block_template.h"
+#include "sim/lower/chunk_layout.h"
 #include "sim/lower/graph_writer.h"
 #include "sim/lower/local_shapes.h"
 #include "sim/lower/parameter_layout.h"
@@ -54,11 +55,6 @@ std::optional<Error> CheckStoredTensors(const Model& model, const ResolvedPlan& 
 Result<TaskGraph> Lower(const Model& model, const Cluster& cluster, const ResolvedPlan& plan,
                         const LowerOptions& options) {
   if (const std::optional<Error> error = CheckStoredTensors(model, plan)) return *error;
-  if (plan.chunks.enabled || !plan.blocks.empty()) {
-    return Error{.code = ExitCode::kNo,
-                 .message = "plans with chunks or choices of blocks are not lowered yet",
-                 .rule = "chunks"};
-  }
   const Placement placement(plan, cluster.node().gpus());
   const LocalShapes shapes = MakeLocalShapes(model, plan);
   const bool head_copy = model.tied_embeddings() && plan.p > 1;
@@ -68,6 +64,13 @@ Result<TaskGraph> Lower(const Model& model, const Cluster& cluster, const Resolv
   const ChunkLayouts layouts{.block = layout(ChunkKind::kBlock),
                              .embedding = layout(ChunkKind::kEmbedding),
                              .head = layout(ChunkKind::kHead)};
+
+  std::vector<RankChunks> chunks;  // By pipeline rank.
+  if (plan.chunks.enabled) {
+    Result<std::vector<RankChunks>> laid_out = LayOutChunks(model, plan, shapes, layouts);
+    if (!laid_out.ok()) return laid_out.error();
+    chunks = std::move(laid_out).value();
+  }
 
   const std::vector<PipelineOrder> orders = PipelineOrders(plan.schedule, plan.p, plan.v, plan.m);
 
@@ -96,6 +99,7 @@ Result<TaskGraph> Lower(const Model& model, const Cluster& cluster, const Resolv
                         .at = placement.CoordinatesOf(rank),
                         .global_rank = rank};
     const Coordinates& at = context.at;
+    if (!chunks.empty()) context.chunks = &chunks[static_cast<std::size_t>(at.pp)];
     for (const GroupKind kind : {GroupKind::kTp, GroupKind::kCp, GroupKind::kDp, GroupKind::kDpCp,
                                  GroupKind::kWorld, GroupKind::kEmbedding}) {
       std::vector<std::uint32_t> members = placement.GroupOf(rank, kind);

@@ -14,7 +14,7 @@ std::int64_t Align(std::int64_t bytes) {
 
 }  // namespace
 
-OffloadLayout MakeOffloadLayout(const BlockTemplate& layer, std::int64_t layers, double ratio) {
+OffloadLayout MakeOffloadLayout(const std::vector<const BlockTemplate*>& layers, double ratio) {
   struct Candidate {
     OffloadLayout::Entry entry;
     std::int64_t bytes;
@@ -23,11 +23,13 @@ OffloadLayout MakeOffloadLayout(const BlockTemplate& layer, std::int64_t layers,
   OffloadLayout layout;
   std::vector<Candidate> rest;
   std::int64_t total = 0;
-  for (std::int64_t j = 0; j < layers; ++j) {
+  for (std::size_t j = 0; j < layers.size(); ++j) {
+    const BlockTemplate& layer = *layers[j];
     for (std::size_t i = 0; i < layer.saved.size(); ++i) {
       const std::int64_t bytes = Align(layer.Tensor(layer.saved[i]).bytes);
-      rest.push_back(
-          {{.layer = j, .saved_index = i}, bytes, j == 0 && layer.saved[i] == layer.input});
+      rest.push_back({{.layer = static_cast<std::int64_t>(j), .saved_index = i},
+                      bytes,
+                      j == 0 && layer.saved[i] == layer.input});
       total += bytes;
     }
   }

@@ -1,10 +1,10 @@
 // Which bytes of an activation block live in host memory between forward and backward.
 //
-// A block (one micro-batch through one stage) stores the same tensors every time. A fixed part of
-// it, `host_bytes`, passes through a slot buffer that one copy moves: whole tensors, large ones
-// first, and at most one tensor cut at an exact byte (papers.md 1.6, 1.11). The slot holds the cut
-// tensor whole, because kernels need it contiguous; its tail rests in a buffer of its own while
-// the head is away.
+// An activation block (one micro-batch through one stage) stores the same tensors every time. A
+// fixed part of it, `host_bytes`, passes through a slot buffer that one copy moves: whole tensors,
+// large ones first, and at most one tensor cut at an exact byte (papers.md 1.6, 1.11). The slot
+// holds the cut tensor whole, because kernels need it contiguous; its tail rests in a buffer of its
+// own while the head is away.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct OffloadLayout {
   bool empty() const { return entries.empty(); }
 };
 
-// `ratio` of the block's stored bytes, `layers` of `layer` each; rounded to the buffer alignment.
-OffloadLayout MakeOffloadLayout(const BlockTemplate& layer, std::int64_t layers, double ratio);
+// `ratio` of the stored bytes of a stage's `layers`, in order; rounded to the buffer alignment.
+OffloadLayout MakeOffloadLayout(const std::vector<const BlockTemplate*>& layers, double ratio);
 
 }  // namespace twinstep

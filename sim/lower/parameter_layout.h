@@ -41,6 +41,11 @@ struct ChunkLayout {
   bool Has(TensorKind kind) const;
 };
 
+// Of the units that a model consists of.
+struct ChunkLayouts {
+  ChunkLayout block, embedding, head;
+};
+
 // `shard_count`: ranks that the chunk's states are sharded over (padding only).
 // `head_copy`: the head chunk holds a copy of the tied embedding.
 ChunkLayout MakeChunkLayout(ChunkKind kind, const Model& model, const LocalShapes& shapes,

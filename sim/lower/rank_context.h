@@ -7,16 +7,13 @@
 
 #include "hw_specs/cluster.pb.h"
 #include "model_zoo/model.pb.h"
+#include "sim/lower/chunk_layout.h"
 #include "sim/lower/local_shapes.h"
 #include "sim/lower/parameter_layout.h"
 #include "sim/plan/placement.h"
 #include "sim/plan/resolved_plan.h"
 
 namespace twinstep {
-
-struct ChunkLayouts {
-  ChunkLayout block, embedding, head;
-};
 
 struct RankContext {
   const Model& model;
@@ -25,6 +22,7 @@ struct RankContext {
   const Placement& placement;
   const LocalShapes& shapes;
   const ChunkLayouts& layouts;
+  const RankChunks* chunks = nullptr;  // Null where the plan has none.
   Coordinates at;
   std::uint32_t global_rank = 0;
   std::array<std::uint32_t, 6> communicators{};  // By Placement::GroupKind.

@@ -3,33 +3,22 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "sim/lower/block_template.h"
 #include "sim/lower/model_states.h"
 #include "sim/lower/offload_layout.h"
 #include "sim/lower/schedule.h"
+#include "sim/lower/slot_ring.h"
+#include "sim/lower/swapped_blocks.h"
 
 namespace twinstep {
 namespace {
 
 using GroupKind = Placement::GroupKind;
-
-// Buffers that tasks of one kind take in turn: a new user waits until an earlier one is done.
-class SlotRing {
- public:
-  explicit SlotRing(std::int64_t slots = 2) : slots_(static_cast<std::size_t>(slots), kNone) {}
-
-  Operand Next(GraphWriter* writer, std::int64_t bytes, Dtype dtype, Role role) {
-    BufferId& slot = slots_[uses_++ % slots_.size()];
-    if (slot == kNone) slot = writer->AddBuffer(bytes, dtype, role);
-    return {.buffer = slot};
-  }
-
- private:
-  std::vector<BufferId> slots_;
-  std::size_t uses_ = 0;
-};
 
 class RankLowering {
  public:
@@ -39,7 +28,8 @@ class RankLowering {
         plan_(context.plan),
         channels_(channels),
         writer_(writer),
-        states_(context, writer),
+        units_of_states_(context),
+        states_(MakeModelStates(context, writer)),
         order_(order),
         units_(order.units),
         fwd_send_slots_(order.forward_send_slots),
@@ -52,11 +42,15 @@ class RankLowering {
         .attention_fp32_dq = context.cluster.gpu().attention_backward_fp32_dq(),
         .writer = writer};
     layer_ = MakeLayerTemplate(templates);
+    if (Chooses(BLOCK_CHECKPOINT)) checkpointed_layer_ = MakeCheckpointedLayer(templates);
     if (context.first_stage_here()) embedding_ = MakeEmbeddingTemplate(templates);
     if (context.last_stage_here()) head_ = MakeHeadTemplate(templates);
-    offload_ = MakeOffloadLayout(layer_, plan_.l, plan_.offload_ratio);
-    const std::size_t tensors =
-        std::max({layer_.tensors.size(), embedding_.tensors.size(), head_.tensors.size()});
+    std::vector<const BlockTemplate*> stage;
+    for (std::int64_t j = 0; j < plan_.l; ++j) stage.push_back(&LayerTemplate(j));
+    offload_ = MakeOffloadLayout(stage, plan_.offload_ratio);
+    if (Chooses(BLOCK_SWAP)) swap_.emplace(layer_, context.shapes.dtype, writer);
+    const std::size_t tensors = std::max({layer_.tensors.size(), checkpointed_layer_.tensors.size(),
+                                          embedding_.tensors.size(), head_.tensors.size()});
     env_.resize(kFirstTensor + tensors);
     blocks_.resize(static_cast<std::size_t>(plan_.m * plan_.v));
     if (context.cluster.gpu().gemm_workspace_bytes() > 0) {
@@ -67,8 +61,7 @@ class RankLowering {
   }
 
   void Run() {
-    after_ = states_.GatherAtStart();
-    ListUses();
+    after_ = states_->Begin(ListUses());
     messages_.resize(units_.size());
     for (const IssueItem& item : order_.items) {
       const std::size_t u = item.unit;
@@ -94,14 +87,18 @@ class RankLowering {
       }
     }
     ReduceLoss();
-    states_.FinishIteration(last_compute_);
+    states_->FinishIteration(last_compute_);
   }
 
  private:
   // What a block (micro-batch x stage) leaves for its backward.
   struct Block {
-    std::vector<Operand> places;  // Of the stored tensors while the forward makes them.
-    std::vector<Operand> saved;   // l times layer_.saved, in order.
+    struct Layer {
+      std::vector<Operand> places;  // Of the stored tensors while the forward makes them.
+      std::vector<Operand> saved;   // As its template's `saved`.
+      Swapped swapped;
+    };
+    std::vector<Layer> layers;
     std::vector<Operand> embedding_saved, head_saved;
     bool offloaded = false;
     BufferId slot = kNone;  // Where the offloaded part is (forward, then reload slot).
@@ -158,13 +155,23 @@ class RankLowering {
 
   // --- Stamping out templates.
 
-  void Run(const std::vector<TemplateOp>& ops, const BlockTemplate& block, bool first) {
+  // Whether gradients are written, of the first micro-batch that adds up, or added to.
+  struct Writes {
+    bool gradients = false;
+    bool token_embedding = false;  // The one gradient that two units share.
+  };
+
+  void Run(const std::vector<TemplateOp>& ops, const BlockTemplate& block, const Writes& writes) {
     for (const TemplateOp& op : ops) {
       scratch_.clear();
       const TemplateOperand* operand = block.operands.data() + op.operand_begin;
+      const TemplateOperand* written = operand + op.read_count;
+      const bool token_embedding =
+          op.write_count > 0 && written[0].tensor == GradientId(TensorKind::kTokenEmbedding);
+      const bool first = token_embedding ? writes.token_embedding : writes.gradients;
       const std::size_t reads = op.read_count - (first ? op.accumulate_reads : 0u);
       for (std::size_t i = 0; i < reads; ++i) scratch_.push_back(Resolve(block, operand[i]));
-      operand += op.read_count;
+      operand = written;
       for (std::size_t i = 0; i < op.write_count; ++i) {
         scratch_.push_back(Resolve(block, operand[i]));
       }
@@ -201,28 +208,61 @@ class RankLowering {
     for (std::size_t i = 0; i < block.saved.size(); ++i) env_[block.saved[i]] = saved[i];
   }
 
-  // --- ZeRO 3: parameters of the next block travel while this one computes.
+  // --- Model states.
 
-  void ListUses() {
+  std::vector<StateUse> ListUses() const {
+    std::vector<StateUse> uses;
     for (const ScheduleUnit& unit : units_) {
-      const std::size_t begin = uses_.size();
-      if (IsFirstStage(unit)) uses_.push_back(states_.embedding_chunk());
-      for (std::int64_t j = 0; j < plan_.l; ++j) uses_.push_back(LayerChunk(unit, j));
-      if (IsLastStage(unit)) uses_.push_back(states_.head_chunk());
-      if (unit.backward) {
-        std::reverse(uses_.begin() + static_cast<std::ptrdiff_t>(begin), uses_.end());
-      }
+      const auto begin = static_cast<std::ptrdiff_t>(uses.size());
+      const auto add = [&](std::size_t state_unit) {
+        uses.push_back(
+            {.unit = state_unit, .backward = unit.backward, .micro_batch = unit.micro_batch});
+      };
+      if (IsFirstStage(unit)) add(units_of_states_.embedding);
+      for (std::int64_t j = 0; j < plan_.l; ++j) add(LayerUnit(unit, j));
+      if (IsLastStage(unit)) add(units_of_states_.head);
+      if (unit.backward) std::reverse(uses.begin() + begin, uses.end());
     }
-    if (!uses_.empty()) states_.GatherForUse(uses_[0]);
+    return uses;
   }
-  std::size_t LayerChunk(const ScheduleUnit& unit, std::int64_t j) const {
-    return states_.LayerChunk(unit.chunk * plan_.l + j);
+  std::size_t LayerUnit(const ScheduleUnit& unit, std::int64_t j) const {
+    return static_cast<std::size_t>(unit.chunk * plan_.l + j);
   }
-  // Binds the next use's chunk, then prefetches the one after it.
-  void Use(std::size_t chunk, bool backward) {
+  // Tags and operands of the next unit's tasks.
+  void Use(std::size_t unit, std::uint16_t block) {
+    tags_.block = block;
+    tags_.chunk = states_->ChunkTag(unit);
     ResetEnv();
-    states_.Bind(chunk, backward, &env_);
-    if (++use_ < uses_.size()) states_.GatherForUse(uses_[use_]);
+    states_->BindNext(&env_);
+  }
+  bool WritesGradients(std::size_t unit, const ScheduleUnit& schedule_unit) const {
+    return states_->WritesGradients(unit, schedule_unit.micro_batch);
+  }
+
+  // --- Choices of blocks.
+
+  bool Chooses(BlockActivations choice) const {
+    return std::find(plan_.blocks.begin(), plan_.blocks.end(), choice) != plan_.blocks.end();
+  }
+  BlockActivations ChoiceOf(std::int64_t layer) const {
+    return plan_.blocks.empty() ? BLOCK_KEEP : plan_.blocks[static_cast<std::size_t>(layer)];
+  }
+  bool IsSwapped(std::int64_t layer) const { return ChoiceOf(layer) == BLOCK_SWAP; }
+  const BlockTemplate& LayerTemplate(std::int64_t layer) const {
+    return ChoiceOf(layer) == BLOCK_CHECKPOINT ? checkpointed_layer_ : layer_;
+  }
+  static BlockTemplate MakeCheckpointedLayer(const TemplateContext& context) {
+    ResolvedPlan full = context.plan;
+    full.recompute = RECOMPUTE_FULL;
+    return MakeLayerTemplate({.model = context.model,
+                              .plan = full,
+                              .shapes = context.shapes,
+                              .at = context.at,
+                              .attention_fp32_dq = context.attention_fp32_dq,
+                              .writer = context.writer});
+  }
+  std::int64_t LayerOf(const ScheduleUnit& unit, std::int64_t j) const {
+    return Stage(unit) * plan_.l + j;
   }
 
   // --- Forward of one block.
@@ -232,33 +272,33 @@ class RankLowering {
     if (IsFirstStage(unit)) PlaceBlock(unit);
     Operand x = messages_[unit_];
     if (IsFirstStage(unit)) {
-      tags_.block = tags_.chunk = context_.embedding_tag();
-      Use(states_.embedding_chunk(), false);
+      Use(units_of_states_.embedding, context_.embedding_tag());
       env_[embedding_.tokens] = {.buffer = tokens_[unit.micro_batch]};
-      env_[embedding_.output] = InputPlace(block, 0);
-      Run(embedding_.forward, embedding_, false);
+      env_[embedding_.output] = InputPlace(unit, 0);
+      Run(embedding_.forward, embedding_, {});
       Save(embedding_, &block.embedding_saved);
       x = env_[embedding_.output];
     }
 
     for (std::int64_t j = 0; j < plan_.l; ++j) {
-      SetLayerTags(unit, j);
-      Use(LayerChunk(unit, j), false);
-      for (std::size_t i = 0; i < layer_.saved.size(); ++i) {
-        env_[layer_.saved[i]] = block.places[static_cast<std::size_t>(j) * layer_.saved.size() + i];
-      }
-      env_[layer_.input] = x;
+      const BlockTemplate& layer = LayerTemplate(LayerOf(unit, j));
+      Block::Layer& kept = block.layers[static_cast<std::size_t>(j)];
+      Use(LayerUnit(unit, j), LayerTag(unit, j));
+      Restore(layer, kept.places);
+      env_[layer.input] = x;
       if (j + 1 < plan_.l) {
-        env_[layer_.output] = InputPlace(block, j + 1);
+        env_[layer.output] = InputPlace(unit, j + 1);
       } else if (!IsLastStage(unit)) {
-        env_[layer_.output] = fwd_send_slots_.Next(writer_, InputBytes(), context_.shapes.dtype,
-                                                   Role::kCommunication);
+        env_[layer.output] = fwd_send_slots_.Next(writer_, InputBytes(), context_.shapes.dtype,
+                                                  Role::kCommunication);
       } else {
-        env_[layer_.output] = NewActivation();  // The head's stored input.
+        env_[layer.output] = NewActivation();  // The head's stored input.
       }
-      Run(layer_.forward, layer_, false);
-      Save(layer_, &block.saved);
-      x = env_[layer_.output];
+      Run(layer.forward, layer, {});
+      Save(layer, &kept.saved);
+      x = env_[layer.output];
+      kept.places = {};
+      if (IsSwapped(LayerOf(unit, j))) swap_->Out(&kept.swapped, tags_);
     }
 
     if (IsLastStage(unit)) {
@@ -267,13 +307,24 @@ class RankLowering {
       if (block.offloaded) Offload(&block);
       messages_[unit_] = x;
     }
-    block.places = {};
   }
 
-  // Decides where the block's stored tensors go: its part of an offload slot, or new buffers.
+  // Decides where the block's stored tensors go: its part of an offload slot, slots of swapped
+  // layers, or new buffers.
   void PlaceBlock(const ScheduleUnit& unit) {
     Block& block = BlockOf(unit);
-    block.places.assign(static_cast<std::size_t>(plan_.l) * layer_.saved.size(), Operand{});
+    block.layers.assign(static_cast<std::size_t>(plan_.l), {});
+    if (swap_ && plan_.p == 1 && BackwardIsNext(unit)) {
+      swap_->NewSlots();
+      swap_slots_made_ = 0;
+    }
+    for (std::int64_t j = 0; j < plan_.l; ++j) {
+      Block::Layer& layer = block.layers[static_cast<std::size_t>(j)];
+      layer.places.assign(LayerTemplate(LayerOf(unit, j)).saved.size(), Operand{});
+      if (!IsSwapped(LayerOf(unit, j))) continue;
+      layer.swapped = swap_->Begin();
+      swap_->PlaceSaved(layer.swapped, layer.places);
+    }
     block.offloaded = Offloads(unit);
     // A last stage's block takes its turn in the slots as well, if its backward is next: it holds
     // one no longer than a copy would.
@@ -283,8 +334,7 @@ class RankLowering {
         forward_slots_.Next(writer_, offload_.slot_bytes, context_.shapes.dtype, Role::kOffloadSlot)
             .buffer;
     for (const OffloadLayout::Entry& entry : offload_.entries) {
-      block
-          .places[static_cast<std::size_t>(entry.layer) * layer_.saved.size() + entry.saved_index] =
+      block.layers[static_cast<std::size_t>(entry.layer)].places[entry.saved_index] =
           SlotOperand(block.slot, entry);
     }
   }
@@ -297,23 +347,25 @@ class RankLowering {
   // A rank whose only stage is the model's last has no slots to share.
   bool RankOffloads() const { return plan_.v > 1 || !context_.last_stage_here(); }
 
-  void SetLayerTags(const ScheduleUnit& unit, std::int64_t j) {
-    tags_.block = tags_.chunk = static_cast<std::uint16_t>(Stage(unit) * plan_.l + j);
+  std::uint16_t LayerTag(const ScheduleUnit& unit, std::int64_t j) const {
+    return static_cast<std::uint16_t>(LayerOf(unit, j));
   }
   std::int64_t InputBytes() const {
     return context_.shapes.shard_tokens * context_.shapes.hidden *
            DtypeBytes(context_.shapes.dtype);
   }
   Operand SlotOperand(BufferId slot, const OffloadLayout::Entry& entry) {
+    // Stages store alike, so the first stage's layer tells.
+    const BlockTemplate& layer = LayerTemplate(entry.layer);
     return writer_->SliceOf({.buffer = slot}, entry.slot_offset,
-                            layer_.Tensor(layer_.saved[entry.saved_index]).bytes);
+                            layer.Tensor(layer.saved[entry.saved_index]).bytes);
   }
   // Where the input of layer j of the stage, made by another block or rank, is to be stored.
-  Operand InputPlace(const Block& block, std::int64_t j) {
-    for (std::size_t i = 0; i < layer_.saved.size(); ++i) {
-      if (layer_.saved[i] != layer_.input) continue;
-      const Operand& place = block.places[static_cast<std::size_t>(j) * layer_.saved.size() + i];
-      if (place.buffer != kNone) return place;
+  Operand InputPlace(const ScheduleUnit& unit, std::int64_t j) {
+    const BlockTemplate& layer = LayerTemplate(LayerOf(unit, j));
+    const Block::Layer& kept = BlockOf(unit).layers[static_cast<std::size_t>(j)];
+    for (std::size_t i = 0; i < layer.saved.size(); ++i) {
+      if (layer.saved[i] == layer.input && kept.places[i].buffer != kNone) return kept.places[i];
     }
     return NewActivation();
   }
@@ -322,80 +374,116 @@ class RankLowering {
   }
 
   void HeadForward(const ScheduleUnit& unit, Operand x, Block* block) {
-    tags_.block = tags_.chunk = context_.head_tag();
-    Use(states_.head_chunk(), false);
-    BindTiedEmbedding(false);
+    Use(units_of_states_.head, context_.head_tag());
+    if (TiesOnOneStage()) states_->BindTiedEmbedding(false, &env_);
     env_[head_.input] = x;
     env_[head_.labels] = {.buffer = labels_[unit.micro_batch]};
     constexpr std::int64_t kLossBytes = DtypeBytes(Dtype::kFp64);
     env_[head_.loss] = plan_.m == 1 ? Operand{.buffer = loss_}
                                     : writer_->SliceOf({.buffer = loss_},
                                                        unit.micro_batch * kLossBytes, kLossBytes);
-    Run(head_.forward, head_, false);
+    Run(head_.forward, head_, {});
     Save(head_, &block->head_saved);
   }
 
-  // On one stage the head multiplies with the embedding's own chunk.
-  void BindTiedEmbedding(bool backward) {
-    if (!context_.model.tied_embeddings() || plan_.p > 1) return;
-    std::vector<Operand> embedding_env(env_.size());
-    states_.Bind(states_.embedding_chunk(), backward, &embedding_env);
-    for (const TensorId id :
-         {ParameterId(TensorKind::kTokenEmbedding), GradientId(TensorKind::kTokenEmbedding)}) {
-      env_[id] = embedding_env[id];
-    }
-  }
+  // On one stage the head multiplies with the embedding's own table.
+  bool TiesOnOneStage() const { return context_.model.tied_embeddings() && plan_.p == 1; }
 
   // --- Backward of one block.
 
   void Backward(const ScheduleUnit& unit) {
     Block& block = BlockOf(unit);
-    const bool last_micro_batch = unit.micro_batch == plan_.m - 1;
+    const bool last = unit.micro_batch == plan_.m - 1;
+    const auto states_of = [&](std::size_t state_unit) {
+      return Writes{.gradients = WritesGradients(state_unit, unit)};
+    };
     Operand dy;
     if (IsLastStage(unit)) {
-      tags_.block = tags_.chunk = context_.head_tag();
-      Use(states_.head_chunk(), true);
-      BindTiedEmbedding(true);
+      const std::size_t head = units_of_states_.head;
+      Use(head, context_.head_tag());
+      if (TiesOnOneStage()) states_->BindTiedEmbedding(true, &env_);
       Restore(head_, block.head_saved);
       env_[head_.labels] = {.buffer = labels_[unit.micro_batch]};
-      Run(head_.backward, head_, states_.WritesGradients(states_.head_chunk(), unit.micro_batch));
+      Writes writes = states_of(head);
+      writes.token_embedding =
+          TiesOnOneStage() ? WritesGradients(units_of_states_.embedding, unit) : writes.gradients;
+      Run(head_.backward, head_, writes);
       dy = env_[head_.input_gradient];
-      states_.AfterBackward(states_.head_chunk(), unit.micro_batch, last_micro_batch);
+      states_->AfterBackward(head, unit.micro_batch, last);
     } else {
       dy = messages_[unit_];
     }
     if (block.offloaded) MoveToReloaded(&block);
+    swap_room_bytes_ = 0;
     for (std::int64_t j = plan_.l - 1; j >= 0; --j) {
-      SetLayerTags(unit, j);
-      const std::size_t chunk = LayerChunk(unit, j);
-      Use(chunk, true);
-      Restore(layer_,
-              std::span<const Operand>(block.saved)
-                  .subspan(static_cast<std::size_t>(j) * layer_.saved.size(), layer_.saved.size()));
-      env_[layer_.output_gradient] = dy;
+      const BlockTemplate& layer = LayerTemplate(LayerOf(unit, j));
+      Block::Layer& kept = block.layers[static_cast<std::size_t>(j)];
+      if (swap_) BringSwapped(unit, j);
+      Use(LayerUnit(unit, j), LayerTag(unit, j));
+      Restore(layer, kept.saved);
+      env_[layer.output_gradient] = dy;
       if (j == 0 && !IsFirstStage(unit)) {
-        env_[layer_.input_gradient] = bwd_send_slots_.Next(
+        env_[layer.input_gradient] = bwd_send_slots_.Next(
             writer_, InputBytes(), context_.shapes.dtype, Role::kCommunication);
       }
-      Run(layer_.backward, layer_, states_.WritesGradients(chunk, unit.micro_batch));
-      dy = env_[layer_.input_gradient];
-      states_.AfterBackward(chunk, unit.micro_batch, last_micro_batch);
+      Run(layer.backward, layer, states_of(LayerUnit(unit, j)));
+      dy = env_[layer.input_gradient];
+      states_->AfterBackward(LayerUnit(unit, j), unit.micro_batch, last);
+      if (IsSwapped(LayerOf(unit, j))) {
+        --swapped_in_;
+      } else {
+        swap_room_bytes_ += layer.SavedBytes();
+      }
+      kept.saved = {};
     }
     if (IsFirstStage(unit)) {
-      const std::size_t chunk = states_.embedding_chunk();
-      tags_.block = tags_.chunk = context_.embedding_tag();
-      Use(chunk, true);
+      const std::size_t embedding = units_of_states_.embedding;
+      Use(embedding, context_.embedding_tag());
       Restore(embedding_, block.embedding_saved);
       env_[embedding_.tokens] = {.buffer = tokens_[unit.micro_batch]};
       env_[embedding_.output_gradient] = dy;
-      Run(embedding_.backward, embedding_, states_.WritesGradients(chunk, unit.micro_batch));
-      states_.AfterBackward(chunk, unit.micro_batch, last_micro_batch);
+      Writes writes = states_of(embedding);
+      writes.token_embedding = writes.gradients;
+      Run(embedding_.backward, embedding_, writes);
+      states_->AfterBackward(embedding, unit.micro_batch, last);
     } else {
       messages_[unit_] = dy;
     }
-    block.saved = {};
     block.embedding_saved = {};
     block.head_saved = {};
+  }
+
+  // Before the backward of layer j: brings back what it needs, and the next swapped layers, where
+  // blocks that were kept have left memory for them, and not sooner than the layers between two
+  // swapped ones.
+  void BringSwapped(const ScheduleUnit& unit, std::int64_t j) {
+    std::vector<Block::Layer>& layers = BlockOf(unit).layers;
+    for (std::int64_t k = j; k >= 0 && j - k <= SwapDistance(unit); --k) {
+      Swapped& swapped = layers[static_cast<std::size_t>(k)].swapped;
+      if (!IsSwapped(LayerOf(unit, k)) || swapped.host == kNone) continue;
+      const bool makes_slot = swap_slots_made_ < SwappedBlocks::kSlots;
+      const bool has_memory = !makes_slot || swap_room_bytes_ >= swap_->bytes();
+      if (k < j && (swapped_in_ == SwappedBlocks::kSlots || !has_memory)) return;
+      TaskTags tags = tags_;
+      tags.block = LayerTag(unit, k);
+      tags.chunk = kNoTag;
+      swap_->In(&swapped, tags, {&last_compute_, 1});
+      swap_->PlaceSaved(swapped, layers[static_cast<std::size_t>(k)].saved);
+      ++swapped_in_;
+      if (!makes_slot) continue;
+      ++swap_slots_made_;
+      swap_room_bytes_ -= swap_->bytes();
+    }
+  }
+  // The least that lies between swapped layers of the stage.
+  std::int64_t SwapDistance(const ScheduleUnit& unit) const {
+    std::int64_t least = plan_.l, last = -plan_.l;
+    for (std::int64_t j = 0; j < plan_.l; ++j) {
+      if (!IsSwapped(LayerOf(unit, j))) continue;
+      least = std::min(least, j - last);
+      last = j;
+    }
+    return least;
   }
 
   // --- Pipeline.
@@ -409,7 +497,7 @@ class RankLowering {
           bwd_recv_slots_.Next(writer_, InputBytes(), context_.shapes.dtype, Role::kCommunication);
     } else {
       PlaceBlock(unit);
-      place = InputPlace(BlockOf(unit), 0);
+      place = InputPlace(unit, 0);
     }
     std::vector<TaskId> after;
     if (u >= 2) after.push_back(unit_end_[u - 2]);
@@ -508,8 +596,7 @@ class RankLowering {
                            Phase::kBackward, offload_.tail_bytes, {&source, 1}, {&target, 1}, {});
     }
     for (const OffloadLayout::Entry& entry : offload_.entries) {
-      block
-          ->saved[static_cast<std::size_t>(entry.layer) * layer_.saved.size() + entry.saved_index] =
+      block->layers[static_cast<std::size_t>(entry.layer)].saved[entry.saved_index] =
           SlotOperand(block->slot, entry);
     }
   }
@@ -532,9 +619,11 @@ class RankLowering {
   const ResolvedPlan& plan_;
   PipelineChannels channels_;
   GraphWriter* writer_;
-  ModelStates states_;
-  BlockTemplate layer_, embedding_, head_;
+  const StateUnits units_of_states_;
+  std::unique_ptr<ModelStates> states_;
+  BlockTemplate layer_, checkpointed_layer_, embedding_, head_;
   OffloadLayout offload_;
+  std::optional<SwappedBlocks> swap_;
   const PipelineOrder& order_;
   const std::vector<ScheduleUnit>& units_;
   std::vector<Block> blocks_;
@@ -549,8 +638,9 @@ class RankLowering {
   TaskTags tags_;
   std::vector<Operand> env_, scratch_;
   std::vector<Operand> messages_;  // By unit: its input if it was received, else its output.
-  std::vector<std::size_t> uses_;
-  std::size_t use_ = 0;
+  // Of swapped layers in the backward at hand: memory that earlier ones have freed, slots that
+  // exist, and layers that are back and wait.
+  std::int64_t swap_room_bytes_ = 0, swap_slots_made_ = 0, swapped_in_ = 0;
   SlotRing fwd_send_slots_, bwd_send_slots_, bwd_recv_slots_, forward_slots_, reload_slots_;
 };
 

@@ -54,6 +54,53 @@ class MatrixBuilder {
   std::vector<MatrixCase> cases_;
 };
 
+void SetBlocks(Plan* plan, const std::string& choices) {
+  for (const char choice : choices) {
+    plan->add_blocks(choice == 's' ? BLOCK_SWAP : choice == 'c' ? BLOCK_CHECKPOINT : BLOCK_KEEP);
+  }
+}
+
+// Chunks of about one block, in which gradients take the parameters' place and in which not.
+void AddChunkPlans(MatrixBuilder* m) {
+  struct Size {
+    std::int64_t t, c, p, d;
+  };
+  for (const char* name : {"tiny-llama", "tiny-gpt", "tiny-llama-tied", "tiny-gpt-untied"}) {
+    for (const Size& size : {Size{1, 1, 1, 1}, Size{1, 1, 1, 2}, Size{2, 1, 1, 2}, Size{1, 2, 1, 1},
+                             Size{1, 1, 2, 2}, Size{2, 2, 2, 1}}) {
+      for (const std::int64_t persist : {0, 1, 2}) {
+        for (const bool one_micro_batch : {false, true}) {
+          if (one_micro_batch && size.p > 1) continue;
+          m->Add("chunks, persist " + std::to_string(persist), name, size.t, size.c, size.p, size.d,
+                 [=](Model* model, Plan* plan) {
+                   plan->set_persistent_chunks(persist);
+                   plan->set_chunk_buffers(persist > 0 ? 3 : 4);
+                   plan->set_chunk_bytes((208 << 10) / size.t);
+                   if (one_micro_batch) plan->set_micro_batch(8);
+                   if (persist == 1) SetBlocks(plan, "scsk");
+                   if (persist == 2) model->mutable_recipe()->set_clip_norm(1);
+                   if (persist == 2) plan->set_host_optimizer_overlap(false);
+                 });
+        }
+      }
+    }
+  }
+  for (const char* blocks : {"skkk", "ssss", "cckk", "kcsk"}) {
+    m->Add(std::string("blocks ") + blocks, "tiny-llama", 1, 1, 1, 2,
+           [=](Model*, Plan* plan) { SetBlocks(plan, blocks); });
+    m->Add(std::string("blocks ") + blocks, "tiny-gpt", 2, 1, 2, 1, [=](Model*, Plan* plan) {
+      SetBlocks(plan, blocks);
+      plan->set_virtual_stages(2);
+    });
+  }
+  m->Add("checkpoint, offload, chunks", "tiny-llama", 1, 1, 4, 1, [](Model*, Plan* plan) {
+    plan->set_persistent_chunks(0);
+    plan->set_chunk_bytes(208 << 10);
+    plan->set_offload_ratio(0.6);
+    plan->set_checkpointed_blocks(4);
+  });
+}
+
 }  // namespace
 
 Cluster MatrixCluster() {
@@ -140,6 +187,7 @@ std::vector<MatrixCase> PlanMatrix() {
       });
     }
   }
+  AddChunkPlans(&m);
   m.Add("custom stored tensors", "tiny-llama", 2, 2, 2, 1, [](Model*, Plan* plan) {
     plan->set_recompute(RECOMPUTE_CUSTOM);
     for (const char* name : {"kv", "residual", "attention_out"}) plan->add_stored_tensors(name);

@@ -16,28 +16,17 @@
 #include <utility>
 #include <vector>
 
+#include "tests/exec/runtime/plan_trainer.h"
 #include "tests/exec/runtime/small_models.h"
 #include "tests/exec/runtime/training_run.h"
 
 namespace twinstep {
 namespace {
 
-constexpr int kSteps = 5;
-
-struct Trained {
-  std::vector<double> losses;
-  std::vector<LogicalTensor> tensors;
-};
-
 struct Case {
   std::string model, label;
   Plan plan;
 };
-
-Plan Edited(Plan plan, const std::function<void(Plan&)>& edit) {
-  edit(plan);
-  return plan;
-}
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
@@ -139,81 +128,8 @@ bool HasBase(const Case& test_case, const Model& model) {
   return !(model.tied_embeddings() && test_case.plan.pipeline_parallel() > 1);
 }
 
-class Trainer {
- public:
-  explicit Trainer(Precision precision) : precision_(precision) {}
-
-  Model ModelOf(const std::string& name) const {
-    Model model = SmallModel(name, precision_);
-    // With unfused attention too: one mask for both kernels.
-    if (name == "gpt-untied") {
-      model.mutable_recipe()->set_hidden_dropout(0.1);
-      model.mutable_recipe()->set_attention_dropout(0.1);
-    }
-    return model;
-  }
-
-  const Trained& Train(const std::string& model, const Plan& plan, bool poison = false) {
-    std::unique_ptr<Trained>& result = results_[model + " " + plan.ShortDebugString()];
-    if (result != nullptr) return *result;
-    RunOptions options;
-    options.backend.poison = poison;
-    TrainingRun run(ModelOf(model), plan, options);
-    const Status done = run.Train(kSteps);
-    const auto gathered = GatherLogical(run.model(), run.graph(), run.backend());
-    const std::string label = model + " {" + plan.ShortDebugString() + "}: ";
-    if (!done.ok()) ADD_FAILURE() << label << done.error().message;
-    if (!gathered.ok()) ADD_FAILURE() << label << gathered.error().message;
-    result = std::make_unique<Trained>();
-    result->losses = run.losses();
-    result->losses.resize(kSteps);
-    if (gathered.ok()) result->tensors = gathered.value();
-    return *result;
-  }
-
- private:
-  Precision precision_;
-  std::map<std::string, std::unique_ptr<Trained>> results_;
-};
-
-// What differs, or nothing.
-std::string BitDifference(const Trained& a, const Trained& b) {
-  if (a.losses != b.losses) return "losses";
-  if (a.tensors.size() != b.tensors.size()) return "number of tensors";
-  for (std::size_t i = 0; i < a.tensors.size(); ++i) {
-    if (a.tensors[i].data != b.tensors[i].data) return Describe(a.tensors[i]);
-  }
-  return "";
-}
-
-// Weights (not moments) against the plain plan's, each number by itself.
-std::string Fp64Difference(const Trained& plan, const Trained& plain) {
-  for (int step = 0; step < kSteps; ++step) {
-    const auto i = static_cast<std::size_t>(step);
-    const double difference = std::fabs(plan.losses[i] - plain.losses[i]);
-    if (!(difference <= 1e-12 * std::fabs(plain.losses[i]))) {
-      return "loss of step " + std::to_string(step) + ": " + std::to_string(plan.losses[i]) +
-             ", off by " + testing::PrintToString(difference);
-    }
-  }
-  if (plan.tensors.size() != plain.tensors.size()) return "number of tensors";
-  for (std::size_t k = 0; k < plain.tensors.size(); ++k) {
-    const LogicalTensor& a = plan.tensors[k];
-    const LogicalTensor& b = plain.tensors[k];
-    if (a.state != StateKind::kParameter) continue;
-    for (std::int64_t i = 0; i < b.rows * b.columns; ++i) {
-      const double difference = std::fabs(a.At(i) - b.At(i));
-      if (!(difference <= 1e-9 * std::fabs(b.At(i)) + 1e-6 * kLearningRate * kSteps)) {
-        return Describe(b) + " at " + std::to_string(i) + ": " + std::to_string(b.At(i)) +
-               ", off by " + testing::PrintToString(difference);
-      }
-    }
-  }
-  return "";
-}
-
 TEST(PlanEqualityTest, EveryPlanTrainsAsThePlainOne) {
-  Trainer trainer(FP64);
+  PlanTrainer trainer(FP64);
   const std::vector<Case> cases = Cases();
   EXPECT_GE(cases.size(), 60u);
   int bit_equal = 0;
@@ -233,7 +149,7 @@ TEST(PlanEqualityTest, EveryPlanTrainsAsThePlainOne) {
 
 // What is compared above is not vacuous: training starts from ln V and moves every weight.
 TEST(PlanEqualityTest, TrainingChangesWeightsAndLoss) {
-  Trainer trainer(FP64);
+  PlanTrainer trainer(FP64);
   for (const std::string& name : SmallModelNames()) {
     const Trained& trained = trainer.Train(name, SmallPlan(1, 1, 1, 1));
     const TrainingRun untrained(trainer.ModelOf(name), SmallPlan(1, 1, 1, 1), {});
@@ -251,7 +167,7 @@ TEST(PlanEqualityTest, RecipesMatter) {
     model.mutable_recipe()->set_clip_norm(clip_norm);
     model.mutable_recipe()->set_hidden_dropout(dropout);
     TrainingRun run(model, SmallPlan(1, 1, 1, 1), {});
-    EXPECT_TRUE(run.Train(kSteps).ok());
+    EXPECT_TRUE(run.Train(kTrainedSteps).ok());
     return run.losses().back();
   };
   const Model model = SmallModel("llama-gqa", FP64);
@@ -269,7 +185,7 @@ TEST(PlanEqualityTest, NarrowRecipesGiveTheSameBits) {
     model.mutable_recipe()->set_clip_norm(0.5);
     const auto hash = [&model](const Plan& plan) {
       TrainingRun run(model, plan, {});
-      EXPECT_TRUE(run.Train(kSteps).ok());
+      EXPECT_TRUE(run.Train(kTrainedSteps).ok());
       EXPECT_TRUE(std::isfinite(run.losses().back()));
       std::vector<std::vector<std::byte>> data;
       for (LogicalTensor& tensor : run.Gather()) data.push_back(std::move(tensor.data));
@@ -290,7 +206,7 @@ TEST(PlanEqualityTest, NarrowRecipesGiveTheSameBits) {
 }
 
 TEST(PlanEqualityTest, PoisonModeFindsNothing) {
-  Trainer trainer(FP32), poisoned(FP32);
+  PlanTrainer trainer(FP32), poisoned(FP32);
   for (const Case& test_case : Cases()) {
     const Trained& expected = trainer.Train(test_case.model, test_case.plan);
     const Trained& trained = poisoned.Train(test_case.model, test_case.plan, true);
@@ -316,12 +232,12 @@ std::string Fp32Difference(const Trained& plan, const Trained& plain) {
       // The key bias has no gradient but rounding errors, which Adam makes steps of.
       const double difference = a.At(i) - b.At(i);
       if (b.kind == TensorKind::kQkvBias) {
-        if (std::fabs(difference) > 2 * kLearningRate * kSteps) return Describe(b);
+        if (std::fabs(difference) > 2 * kLearningRate * kTrainedSteps) return Describe(b);
       } else {
         squares += difference * difference;
       }
     }
-    if (!(std::sqrt(squares) <= 1e-5 * Norm(b) + 1e-5 * kLearningRate * kSteps)) {
+    if (!(std::sqrt(squares) <= 1e-5 * Norm(b) + 1e-5 * kLearningRate * kTrainedSteps)) {
       return Describe(b) + ": off by " + testing::PrintToString(std::sqrt(squares) / Norm(b));
     }
   }
@@ -329,7 +245,7 @@ std::string Fp32Difference(const Trained& plan, const Trained& plain) {
 }
 
 TEST(PlanEqualityTest, Fp32StaysNormWiseClose) {
-  Trainer trainer(FP32);
+  PlanTrainer trainer(FP32);
   int i = 0;
   for (const Case& test_case : Cases()) {
     if (++i % 4 != 1) continue;
@@ -340,13 +256,13 @@ TEST(PlanEqualityTest, Fp32StaysNormWiseClose) {
 }
 
 TEST(PlanEqualityTest, Bf16LossStaysClose) {
-  Trainer trainer(BF16);
+  PlanTrainer trainer(BF16);
   int i = 0;
   for (const Case& test_case : Cases()) {
     if (++i % 4 != 2) continue;
     const Trained& trained = trainer.Train(test_case.model, test_case.plan);
     const Trained& plain = trainer.Train(test_case.model, PlainOf(test_case.plan));
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kTrainedSteps; ++step) {
       const auto k = static_cast<std::size_t>(step);
       EXPECT_NEAR(trained.losses[k], plain.losses[k], 1e-2 * plain.losses[k])
           << test_case.model << " " << test_case.label;

@@ -24,6 +24,22 @@ std::vector<NamedPlan> VariedPlans() {
   zero2.set_zero_stage(2);
   zero2.set_data_parallel_overlap(true);
   plans.push_back({"zero2 overlap", "gpt-untied", zero2});
+  // Chunks of one block of fp32 parameters, gradients in their place; all on two ranks.
+  constexpr std::int64_t kChunkBytes = 36 << 10;
+  Plan chunks = SmallPlan(1, 1, 1, 2);
+  chunks.set_micro_batch(4);
+  chunks.set_persistent_chunks(1);
+  chunks.set_chunk_bytes(kChunkBytes);
+  for (const BlockActivations choice : {BLOCK_SWAP, BLOCK_CHECKPOINT, BLOCK_SWAP, BLOCK_KEEP}) {
+    chunks.add_blocks(choice);
+  }
+  plans.push_back({"chunks", "llama-gqa", chunks});
+  Plan staged = SmallPlan(2, 1, 2, 2);
+  staged.set_persistent_chunks(0);
+  staged.set_chunk_buffers(3);
+  staged.set_chunk_bytes(kChunkBytes / 2);
+  staged.set_swapped_blocks(2);
+  plans.push_back({"chunks in stages", "gpt", staged});
   return plans;
 }
 

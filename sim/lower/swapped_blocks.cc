@@ -1,0 +1,55 @@
+#include "sim/lower/swapped_blocks.h"
+
+namespace twinstep {
+
+SwappedBlocks::SwappedBlocks(const BlockTemplate& block, Dtype dtype, GraphWriter* writer)
+    : block_(block),
+      dtype_(dtype),
+      writer_(writer),
+      layout_(MakeOffloadLayout({&block}, 1.0)),
+      out_(kSlots),
+      in_(kSlots) {}
+
+void SwappedBlocks::NewSlots() {
+  out_ = SlotRing(kSlots);
+  in_ = SlotRing(kSlots);
+}
+
+Swapped SwappedBlocks::Begin() {
+  return {.slot = out_.Next(writer_, layout_.slot_bytes, dtype_, Role::kOffloadSlot).buffer};
+}
+
+void SwappedBlocks::PlaceSaved(const Swapped& swapped, std::span<Operand> saved) {
+  for (const OffloadLayout::Entry& entry : layout_.entries) {
+    saved[entry.saved_index] =
+        writer_->SliceOf({.buffer = swapped.slot}, entry.slot_offset,
+                         block_.Tensor(block_.saved[entry.saved_index]).bytes);
+  }
+}
+
+void SwappedBlocks::Copy(OpCode op, const TaskTags& tags, Operand from, Operand to,
+                         std::span<const TaskId> after) {
+  const bool to_gpu = op == OpCode::kCopyH2D;
+  OpShape shape{.op = op, .dtype = dtype_};
+  shape.dims[0] = layout_.slot_bytes;
+  TaskTags own = tags;
+  own.kind = to_gpu ? TaskKind::kH2D : TaskKind::kD2H;
+  own.lane = to_gpu ? Lane::kH2D : Lane::kD2H;
+  own.phase = to_gpu ? Phase::kBackward : Phase::kForward;
+  writer_->Add(writer_->Intern(shape), own, {&from, 1}, {&to, 1}, after);
+}
+
+void SwappedBlocks::Out(Swapped* swapped, const TaskTags& tags) {
+  swapped->host =
+      writer_->AddBuffer(layout_.slot_bytes, dtype_, Role::kActivation, Pool::kPinnedHost);
+  Copy(OpCode::kCopyD2H, tags, {.buffer = swapped->slot}, {.buffer = swapped->host}, {});
+  swapped->slot = kNone;
+}
+
+void SwappedBlocks::In(Swapped* swapped, const TaskTags& tags, std::span<const TaskId> after) {
+  swapped->slot = in_.Next(writer_, layout_.slot_bytes, dtype_, Role::kOffloadSlot).buffer;
+  Copy(OpCode::kCopyH2D, tags, {.buffer = swapped->host}, {.buffer = swapped->slot}, after);
+  swapped->host = kNone;
+}
+
+}  // namespace twinstep
