@@ -1,5 +1,7 @@
 #include <cmath>
+#include <utility>
 
+#include "exec/cuda/kernels/batched_product.cuh"
 #include "exec/cuda/kernels/element.cuh"
 #include "exec/cuda/kernels/positions.h"
 #include "exec/cuda/kernels/row_group.cuh"
@@ -21,113 +23,6 @@ Sizes MakeSizes(const OpShape& shape) {
   const auto& d = shape.dims;
   return {d[0], d[1], d[2],        d[3],
           d[4], d[5], d[1] / d[2], MakePositions(d[4], shape.index, shape.count)};
-}
-
-// A matrix in memory, one for each (sample, head) of a batch.
-template <typename T>
-struct Matrix {
-  T* base;
-  std::int64_t row, column;  // Strides.
-  std::int64_t sample, head;
-
-  __device__ T* At(std::int64_t of_sample, std::int64_t of_head) const {
-    return base + of_sample * sample + of_head * head;
-  }
-};
-
-// result[rows, columns] = scale a[rows, depth] b[depth, columns] for each sample and head. Heads of
-// the result are grouped: each sums over `group` heads of a and b (1, but for gradients of keys and
-// values). b_group: heads of the result that share one of b.
-template <typename T>
-struct Product {
-  std::int64_t heads, rows, columns, depth;
-  std::int64_t group, b_group;
-  Matrix<const T> a, b;
-  Matrix<T> result;
-  Compute<T> scale;
-  bool causal;  // rows are queries, columns gathered keys: -infinity where a key is later.
-  Positions positions;
-};
-
-constexpr int kTile = 64, kDepth = 16, kThreads = 256, kPerThread = 4;
-
-// Tiles of 64 by 64, 16 deep; each thread computes 4 by 4.
-template <typename T>
-__global__ void __launch_bounds__(kThreads) ProductKernel(const Product<T> p) {
-  using C = Compute<T>;
-  __shared__ C tile_a[kDepth][kTile + 1], tile_b[kDepth][kTile + 1];
-  const int thread = static_cast<int>(threadIdx.x);
-  const std::int64_t sample = blockIdx.z / p.heads, head = blockIdx.z % p.heads;
-  const std::int64_t first_row = static_cast<std::int64_t>(blockIdx.y) * kTile;
-  const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) * kTile;
-  const int ty = thread / (kTile / kPerThread), tx = thread % (kTile / kPerThread);
-  C sum[kPerThread][kPerThread] = {};
-  for (std::int64_t member = 0; member < p.group; ++member) {
-    const T* a = p.a.At(sample, head * p.group + member);
-    const T* b = p.b.At(sample, (head * p.group + member) / p.b_group);
-    for (std::int64_t depth = 0; depth < p.depth; depth += kDepth) {
-      for (int i = thread; i < kTile * kDepth; i += kThreads) {
-        // Consecutive threads read consecutive addresses, whichever way the matrix lies.
-        const int x = p.a.column == 1 ? i / kDepth : i % kTile;
-        const int k = p.a.column == 1 ? i % kDepth : i / kTile;
-        const bool inside = first_row + x < p.rows && depth + k < p.depth;
-        tile_a[k][x] =
-            inside ? ToCompute(a[(first_row + x) * p.a.row + (depth + k) * p.a.column]) : C{0};
-      }
-      for (int i = thread; i < kTile * kDepth; i += kThreads) {
-        const int y = p.b.column == 1 ? i % kTile : i / kDepth;
-        const int k = p.b.column == 1 ? i / kTile : i % kDepth;
-        const bool inside = first_column + y < p.columns && depth + k < p.depth;
-        tile_b[k][y] =
-            inside ? ToCompute(b[(depth + k) * p.b.row + (first_column + y) * p.b.column]) : C{0};
-      }
-      __syncthreads();
-#pragma unroll
-      for (int k = 0; k < kDepth; ++k) {
-        C left[kPerThread], right[kPerThread];
-#pragma unroll
-        for (int i = 0; i < kPerThread; ++i) {
-          left[i] = tile_a[k][ty * kPerThread + i];
-          right[i] = tile_b[k][tx + i * (kTile / kPerThread)];
-        }
-#pragma unroll
-        for (int i = 0; i < kPerThread; ++i) {
-#pragma unroll
-          for (int j = 0; j < kPerThread; ++j) sum[i][j] += left[i] * right[j];
-        }
-      }
-      __syncthreads();
-    }
-  }
-  T* result = p.result.At(sample, head);
-#pragma unroll
-  for (int i = 0; i < kPerThread; ++i) {
-    const std::int64_t row = first_row + ty * kPerThread + i;
-    if (row >= p.rows) continue;
-#pragma unroll
-    for (int j = 0; j < kPerThread; ++j) {
-      const std::int64_t column = first_column + tx + j * (kTile / kPerThread);
-      if (column >= p.columns) continue;
-      C value = p.scale * sum[i][j];
-      if (p.causal && GatheredPosition(p.positions, column) > p.positions.Global(row)) {
-        value = -static_cast<C>(__int_as_float(0x7f800000));
-      }
-      Round(value, &result[row * p.result.row + column * p.result.column]);
-    }
-  }
-}
-
-template <typename T>
-cudaError_t LaunchProduct(std::int64_t samples, const Product<T>& p, cudaStream_t stream) {
-  if (samples * p.heads * p.rows * p.columns == 0) return cudaSuccess;
-  const auto tiles = [](std::int64_t size) {
-    return static_cast<unsigned>((size + kTile - 1) / kTile);
-  };
-  // Grids are at most 65535 deep and high.
-  if (samples * p.heads > 65535 || tiles(p.rows) > 65535) return cudaErrorInvalidValue;
-  const dim3 grid(tiles(p.columns), tiles(p.rows), static_cast<unsigned>(samples * p.heads));
-  ProductKernel<<<grid, kThreads, 0, stream>>>(p);
-  return cudaGetLastError();
 }
 
 // The operands' matrices of a (sample, query head) or (sample, key head).
