@@ -147,6 +147,12 @@ void RunKernel(const KernelCall& call) {
   kernel(call);
 }
 
+std::size_t RunKernelAndMeasureScratch(const KernelCall& call) {
+  Scratch::ForgetPeak();
+  RunKernel(call);
+  return Scratch::PeakBytes();
+}
+
 void ReserveScratch(std::span<const OpShape> shapes) {
   std::size_t bytes = 0;
   for (const OpShape& shape : shapes) bytes = std::max(bytes, ScratchBytes(shape));

@@ -33,6 +33,8 @@ struct KernelCall {
 // runtime's: for them IsKernel is false, and RunKernel aborts. Any number of threads may run
 // kernels at once, on operands that do not overlap.
 void RunKernel(const KernelCall& call);
+// The same, and returns the bytes of scratch memory that the kernel took (BLAS has its own).
+std::size_t RunKernelAndMeasureScratch(const KernelCall& call);
 bool IsKernel(OpCode op);
 
 // Makes sure that no kernel of these shapes allocates memory in the calling thread.

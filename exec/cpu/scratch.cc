@@ -1,5 +1,6 @@
 #include "exec/cpu/scratch.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -29,9 +30,17 @@ Arena& ThreadArena(std::size_t bytes) {
   return arena;
 }
 
+thread_local std::size_t peak_bytes = 0;
+
 }  // namespace
 
-Scratch::Scratch(std::size_t bytes) : next_(ThreadArena(bytes).bytes.get()), end_(next_ + bytes) {}
+Scratch::Scratch(std::size_t bytes) : next_(ThreadArena(bytes).bytes.get()), end_(next_ + bytes) {
+  peak_bytes = std::max(peak_bytes, bytes);
+}
+
+std::size_t Scratch::PeakBytes() { return peak_bytes; }
+
+void Scratch::ForgetPeak() { peak_bytes = 0; }
 
 void Scratch::Reserve(std::size_t bytes) { ThreadArena(bytes); }
 

@@ -32,6 +32,10 @@ class Scratch {
     return reinterpret_cast<T*>(TakeBytes(Bytes<T>(elements)));
   }
 
+  // The most that a call of this thread took since ForgetPeak.
+  static std::size_t PeakBytes();
+  static void ForgetPeak();
+
   // Makes sure that calls of this thread of up to `bytes` allocate nothing.
   static void Reserve(std::size_t bytes);
 

@@ -1,9 +1,10 @@
 // The papers' closed forms of a plan that was lowered and replayed: which paper's, from which
 // primitives, beside what of the replay.
 //
-//   Result<ClosedFormReport> form = ClosedForm(model, plan, {graph, costs, replay});
+//   Result<ClosedFormReport> form = ClosedForm(model, plan, {cluster, graph, costs, replay});
 #pragma once
 
+#include "hw_specs/cluster.pb.h"
 #include "model_zoo/model.pb.h"
 #include "sim/cost/graph_costs.h"
 #include "sim/engine/engine.h"
@@ -15,12 +16,14 @@
 namespace twinstep {
 
 struct ReplayedPlan {
+  const Cluster& cluster;
   const TaskGraph& graph;
   const GraphCosts& costs;
   const Replay& replay;
 };
 
-// Error (kBadInput) where no paper has a form for the plan.
+// Kuaishou's for pipelines, ProTrain's for chunks. Error (kBadInput) where neither has a form for
+// the plan.
 Result<ClosedFormReport> ClosedForm(const Model& model, const ResolvedPlan& plan,
                                     const ReplayedPlan& replayed);
 

@@ -137,7 +137,7 @@ Result<Simulation> Simulate(const SimulateInput& input, Progress* progress,
   report.results = Summarize(report, {it.graph, it.costs, it.replay, it.arena, it.memory});
   if (input.engine == EngineKind::kClosedForm) {
     Result<ClosedFormReport> form =
-        ClosedForm(input.model, plan.value(), {it.graph, it.costs, it.replay});
+        ClosedForm(input.model, plan.value(), {input.cluster, it.graph, it.costs, it.replay});
     if (!form.ok()) return form.error();
     report.closed_form = std::move(form).value();
   }
