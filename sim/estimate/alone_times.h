@@ -24,8 +24,8 @@ class AloneTimes {
   // The same while an equal flow crosses what both directions of PCIe share.
   double BothWaysSeconds(TaskId id) const { return FixedSeconds(id) + FlowSeconds(id, 2); }
 
-  // Longest way through those tasks of a rank that `in` names, along edges and lanes: the time of
-  // a layer whose computation and collectives overlap in part.
+  // Longest way through those tasks of a rank that `in` names, along edges and lanes, where all
+  // others take no time: the time of a layer whose computation and collectives overlap in part.
   template <typename Predicate>
   double PathSeconds(RankId rank, const Predicate& in) const;
 
@@ -57,8 +57,7 @@ double AloneTimes::PathSeconds(RankId rank, const Predicate& in) const {
   std::vector<double> start_s(end - begin);
   double longest_s = 0;
   for (TaskId id = begin; id < end; ++id) {  // Issue order is a topological order.
-    if (!in(graph_.tasks[id])) continue;
-    const double end_s = start_s[id - begin] + Seconds(id);
+    const double end_s = start_s[id - begin] + (in(graph_.tasks[id]) ? Seconds(id) : 0);
     if (end_s > longest_s) longest_s = end_s;
     for (const TaskId next : graph_.Successors(id)) {
       if (next >= end || next < begin) continue;

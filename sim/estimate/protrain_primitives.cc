@@ -32,6 +32,7 @@ class ChunkMeasurement {
     const std::size_t count = last_chunk_ ? std::size_t{*last_chunk_} + 1 : 0;
     x_.plan.chunks.resize(count);
     x_.plan.persistent_chunks = static_cast<std::int64_t>(count - streaming_.size());
+    x_.plan.cpu_optimizer_overlaps = plan_.chunks.host_optimizer_overlap;
     x_.plan.buffers = static_cast<std::int64_t>(buffers_.size());
     for (std::size_t i = 0; i < count; ++i) {
       ProTrainChunk& chunk = x_.plan.chunks[i];

@@ -75,6 +75,7 @@ class ChunkTimes {
 }  // namespace
 
 double ProTrainTime::total_s() const {
+  if (!cpu_optimizer_overlaps) return forward_s + backward_s + gpu_optimizer_s + cpu_optimizer_s;
   return forward_s + std::max(backward_s + gpu_optimizer_s, cpu_optimizer_s);
 }
 
@@ -87,6 +88,7 @@ Result<ProTrainTime> EstimateTime(const ProTrainPlan& plan, const ProTrainRates&
 
   ProTrainTime time;
   time.chunks.resize(count);
+  time.cpu_optimizer_overlaps = plan.cpu_optimizer_overlaps;
   for (std::size_t i = 0; i < count; ++i) {
     const ProTrainChunk& chunk = plan.chunks[i];
     ProTrainChunkTime& terms = time.chunks[i];

@@ -55,6 +55,8 @@ struct ProTrainPlan {
   std::vector<ProTrainChunk> chunks;
   std::int64_t persistent_chunks = 0;  // n_persist, the first ones.
   std::int64_t buffers = 0;            // n_buffer.
+  // CPU Adam runs beside the backward, as the paper has it; else after it: eq 2 is then the sum.
+  bool cpu_optimizer_overlaps = true;
 };
 
 // The terms of one chunk.
@@ -72,6 +74,7 @@ struct ProTrainTime {
   // What of T_fwd and T_bwd is computation; the rest waits for chunks.
   double forward_compute_s = 0, backward_compute_s = 0, recompute_s = 0;
   std::vector<ProTrainChunkTime> chunks;
+  bool cpu_optimizer_overlaps = true;
 
   double forward_exposed_s() const { return forward_s - forward_compute_s; }
   double backward_exposed_s() const { return backward_s - backward_compute_s - recompute_s; }

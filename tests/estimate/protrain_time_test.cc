@@ -81,6 +81,12 @@ TEST(ProTrainTimeTest, SlowCpuOptimizerEndsTheIteration) {
   EXPECT_DOUBLE_EQ(time.total_s(), 23 + 4 * 2 / 0.1);
 }
 
+TEST(ProTrainTimeTest, CpuOptimizerAfterTheBackward) {
+  ProTrainPlan plan = Plan(0, 3, 5, 10);
+  plan.cpu_optimizer_overlaps = false;
+  EXPECT_DOUBLE_EQ(EstimateTime(plan, Rates()).value().total_s(), 23 + 40 + 16);
+}
+
 TEST(ProTrainTimeTest, OneRankHasNoCollectives) {
   ProTrainRates rates = Rates();
   rates.ranks = 1;
