@@ -29,8 +29,8 @@ std::vector<std::string> PresetNames() {
 }
 
 std::optional<Plan> PresetPlan(const std::string& name) {
-  // One unit computes, the next is gathered, the last one leaves.
-  if (name == "fsdp-offload") return Checkpointed(HostStates(3));
+  // One unit computes, the next is gathered, the last one leaves; tied embeddings keep one.
+  if (name == "fsdp-offload") return Checkpointed(HostStates(4));
   // stage3_max_live_parameters 1e9: five blocks of the 0.2 B parameters of GPT-2 10B.
   if (name == "zero3-offload") return Checkpointed(HostStates(5));
   // Static placement with all parameters and states on the host; chunks are Gemini's own idea, and

@@ -50,7 +50,7 @@ TEST(ProTrainAblationTest, Throughput) {
 
 // ProTrain beats each baseline that fits (1.77 to 2.71 times in the paper, over all models).
 TEST(ProTrainAblationTest, Baselines) {
-  for (const char* preset : {"zero3-offload", "gemini-static"}) {
+  for (const char* preset : {"fsdp-offload", "zero3-offload", "gemini-static"}) {
     ChunkRun baseline = Best();
     baseline.preset = preset;
     EXPECT_GT(Slowdown(baseline, Best()), 1.15) << preset;
