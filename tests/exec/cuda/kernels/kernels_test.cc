@@ -205,7 +205,8 @@ TEST_F(KernelsTest, OddSizes) {
               .head_dim = 7,
               .ffn = 53,
               .vocabulary = 101});
-  CompareAll({.ffn = 3, .vocabulary = 2});
+  // One token. (The norm of one or two elements has a gradient of rounding errors alone.)
+  CompareAll({.head_dim = 5, .ffn = 3, .vocabulary = 2});
 }
 
 TEST_F(KernelsTest, PartsOfParallelPlans) {
