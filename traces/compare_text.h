@@ -1,0 +1,18 @@
+// A comparison of two traces as a person reads it: tables within the report's width.
+#pragma once
+
+#include <string>
+
+#include "traces/compare.h"
+
+namespace twinstep {
+
+struct ComparisonTextOptions {
+  std::size_t ranks = 8;  // Ranks, operators that have a line of their own.
+  std::size_t operators = 20;
+};
+
+std::string ComparisonText(const TraceComparison& comparison,
+                           const ComparisonTextOptions& options = {});
+
+}  // namespace twinstep
