@@ -18,6 +18,7 @@
 #include "sim/simulate/simulate_command.h"
 #include "sim/textproto/closest_name.h"
 #include "sim/version.h"
+#include "validate/validate_command.h"
 
 namespace twinstep {
 namespace {
@@ -28,9 +29,10 @@ struct Verb {
   ExitCode (*run)(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err);
 };
 
-constexpr std::array<Verb, 4> kVerbs = {{
+constexpr std::array<Verb, 5> kVerbs = {{
     {"simulate", "time and memory of one training iteration", RunSimulateCommand},
     {"train", "trains a model by the same graph, on this machine", RunTrainCommand},
+    {"validate", "the same graph simulated and run, compared task by task", RunValidateCommand},
     {"evaluate", "predicted against measured, over published runs", RunEvaluateCommand},
     {"list", "models, clusters and suites that are known by name", RunListCommand},
 }};

@@ -34,6 +34,7 @@ class Cells {
   }
   std::string Difference(const TimePair& time) const {
     const double value = time.Difference() / unit_.size;
+    if (std::abs(value) < 0.0005) return Fixed(0, 3);
     return (value > 0 ? "+" : "") + Fixed(value, 3);
   }
   std::string ShareOfIteration(const TimePair& time) const {

@@ -24,7 +24,43 @@ OptionGroup InputOptions() {
 }
 
 const std::vector<OptionGroup>& Groups() {
-  static const std::vector<OptionGroup> kGroups = {
+  static const std::vector<OptionGroup> kGroups = [] {
+    std::vector<OptionGroup> groups = TrainingGroups();
+    groups.push_back(
+        {"Checkpoints and output",
+         {{"save", "FOLDER", "where checkpoints are saved, the last one after the last step"},
+          {"save-every", "N", "steps between checkpoints (default: only after the last step)"},
+          {"save-keep", "N", "checkpoints that stay; 0: all (default: 2)"},
+          {"resume", "PATH", "continue from a checkpoint, or from the latest of a folder"},
+          {"export", "FILE", "write the trained weights with Hugging Face's names"},
+          {"log", "FILE", "a line of JSON a step; resuming appends"},
+          {"trace", "FILE",
+           "when each task of the last step ran: .json (ui.perfetto.dev, chrome://tracing) or .pb"},
+          {"help", nullptr, "this text"}}});
+    return groups;
+  }();
+  return kGroups;
+}
+
+constexpr std::string_view kExamples = R"(
+Examples
+  A small model on a text, in under a minute:
+    twinstep train --model tiny-llama --data README.md --steps 300 --lr 5e-3 --global-batch 8 \
+        --micro-batch 4
+  The same numbers by another plan: four ranks in two pipeline stages
+    twinstep train --model tiny-llama --data README.md --steps 300 --lr 5e-3 --global-batch 8 \
+        --micro-batch 4 --pp 2 --dp 2
+  Save every 100 steps; go on after an interruption:
+    twinstep train ... --save run --save-every 100 --resume run
+
+Exit status
+  0 done   1 the plan is infeasible, or the loss is no number   2 bad input   3 internal error
+)";
+
+}  // namespace
+
+std::vector<OptionGroup> TrainingGroups() {
+  return {
       InputOptions(),
       {"How to train",
        {{"steps", "N", "steps of the whole training, those before --resume too (required)"},
@@ -47,36 +83,8 @@ const std::vector<OptionGroup>& Groups() {
         {"threads", "N", "threads of the CPU backend (default: one a core)"},
         {"shuffle-seed", "N", "dispatch in another legal order each step, drawn with this seed"},
         {"poison", nullptr, "check every access against the buffers' lives"}}},
-      {"Checkpoints and output",
-       {{"save", "FOLDER", "where checkpoints are saved, the last one after the last step"},
-        {"save-every", "N", "steps between checkpoints (default: only after the last step)"},
-        {"save-keep", "N", "checkpoints that stay; 0: all (default: 2)"},
-        {"resume", "PATH", "continue from a checkpoint, or from the latest of a folder"},
-        {"export", "FILE", "write the trained weights with Hugging Face's names"},
-        {"log", "FILE", "a line of JSON a step; resuming appends"},
-        {"trace", "FILE",
-         "when each task of the last step ran: .json (ui.perfetto.dev, chrome://tracing) or .pb"},
-        {"help", nullptr, "this text"}}},
   };
-  return kGroups;
 }
-
-constexpr std::string_view kExamples = R"(
-Examples
-  A small model on a text, in under a minute:
-    twinstep train --model tiny-llama --data README.md --steps 300 --lr 5e-3 --global-batch 8 \
-        --micro-batch 4
-  The same numbers by another plan: four ranks in two pipeline stages
-    twinstep train --model tiny-llama --data README.md --steps 300 --lr 5e-3 --global-batch 8 \
-        --micro-batch 4 --pp 2 --dp 2
-  Save every 100 steps; go on after an interruption:
-    twinstep train ... --save run --save-every 100 --resume run
-
-Exit status
-  0 done   1 the plan is infeasible, or the loss is no number   2 bad input   3 internal error
-)";
-
-}  // namespace
 
 Result<Options> ParseTrainOptions(const std::vector<std::string>& arguments) {
   return ParseOptions(Groups(), "train", arguments);

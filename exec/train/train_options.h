@@ -9,6 +9,9 @@
 
 namespace twinstep {
 
+// Those that say what is trained, how and where: what a training needs besides its outputs.
+std::vector<OptionGroup> TrainingGroups();
+
 Result<Options> ParseTrainOptions(const std::vector<std::string>& arguments);
 
 // The text of --help.

@@ -67,27 +67,6 @@ std::string LinksText(const Cluster& cluster) {
   return text;
 }
 
-std::string PlanText(const ResolvedPlan& plan) {
-  std::string text =
-      StrCat(CountOf(plan.gpus, "GPU"), " = tensor ", plan.t, " x context ", plan.c, " x pipeline ",
-             plan.p, " x data ", plan.d, " (order ", plan.rank_order, "); ", WordFor(plan.schedule),
-             ", ", plan.v, plan.v == 1 ? " stage" : " stages", " a device of ", plan.l,
-             plan.l == 1 ? " layer, " : " layers, ", plan.m,
-             plan.m == 1 ? " micro-batch of " : " micro-batches of ", plan.b,
-             plan.b == 1 ? " sequence" : " sequences", "; ");
-  text += StrCat("sequence parallelism ", plan.sequence_parallel ? "on" : "off", ", TP overlap ",
-                 WordFor(plan.tp_overlap), ", DP overlap ", plan.dp_overlap ? "on" : "off",
-                 ", ZeRO ", plan.zero_stage, ", attention ", WordFor(plan.attention),
-                 ", recompute ", WordFor(plan.recompute));
-  if (plan.recompute == RECOMPUTE_CUSTOM) {
-    text += " (stores";
-    for (const std::string& tensor : plan.stored_tensors) text += " " + tensor;
-    text += ")";
-  }
-  text += StrCat(", offload ratio ", Fixed(plan.offload_ratio, 3));
-  return text;
-}
-
 }  // namespace
 
 std::string Describe(const Model& model) {
@@ -109,6 +88,27 @@ std::string Describe(const Cluster& cluster) {
                 Short(cluster.gpu().bf16_flops_per_s() / 1e12), " TFLOP/s)");
 }
 
+std::string Describe(const ResolvedPlan& plan) {
+  std::string text =
+      StrCat(CountOf(plan.gpus, "GPU"), " = tensor ", plan.t, " x context ", plan.c, " x pipeline ",
+             plan.p, " x data ", plan.d, " (order ", plan.rank_order, "); ", WordFor(plan.schedule),
+             ", ", plan.v, plan.v == 1 ? " stage" : " stages", " a device of ", plan.l,
+             plan.l == 1 ? " layer, " : " layers, ", plan.m,
+             plan.m == 1 ? " micro-batch of " : " micro-batches of ", plan.b,
+             plan.b == 1 ? " sequence" : " sequences", "; ");
+  text += StrCat("sequence parallelism ", plan.sequence_parallel ? "on" : "off", ", TP overlap ",
+                 WordFor(plan.tp_overlap), ", DP overlap ", plan.dp_overlap ? "on" : "off",
+                 ", ZeRO ", plan.zero_stage, ", attention ", WordFor(plan.attention),
+                 ", recompute ", WordFor(plan.recompute));
+  if (plan.recompute == RECOMPUTE_CUSTOM) {
+    text += " (stores";
+    for (const std::string& tensor : plan.stored_tensors) text += " " + tensor;
+    text += ")";
+  }
+  text += StrCat(", offload ratio ", Fixed(plan.offload_ratio, 3));
+  return text;
+}
+
 std::string EchoText(const Report& report) {
   std::string text;
   text += Paragraph("model", kLabelWidth, report.model.name() + ": " + Describe(report.model));
@@ -124,7 +124,7 @@ std::string EchoText(const Report& report) {
                             StrCat(CountOf(report.requested_gpus, "GPU"),
                                    ", asked for: ", report.requested_plan.ShortDebugString()));
   }
-  text += Paragraph("plan", kLabelWidth, PlanText(report.plan));
+  text += Paragraph("plan", kLabelWidth, Describe(report.plan));
   text += Paragraph("iteration", kLabelWidth,
                     StrCat(CountOf(report.plan.global_batch, "sequence"), " x ",
                            Count(report.plan.sequence_length), " = ",

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "sim/plan/resolved_plan.h"
 #include "sim/report/report.h"
 
 namespace twinstep {
@@ -13,5 +14,7 @@ std::string EchoText(const Report& report);
 std::string Describe(const Model& model);
 // "32 nodes of 8 NVIDIA H800 (80.0 GiB)": one line, also of `twinstep list clusters`.
 std::string Describe(const Cluster& cluster);
+// "4 GPUs = tensor 2 x context 1 x ...; 1f1b, ...; sequence parallelism on, ...".
+std::string Describe(const ResolvedPlan& plan);
 
 }  // namespace twinstep

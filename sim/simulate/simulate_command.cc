@@ -26,6 +26,7 @@
 #include "sim/simulate/simulation.h"
 #include "sim/simulate/sweep.h"
 #include "sim/str_cat.h"
+#include "traces/memory_curves.h"
 #include "traces/trace_builder.h"
 #include "traces/trace_io.h"
 
@@ -162,17 +163,7 @@ class Command {
   Status WriteFiles(const Simulation& simulation) {
     const SimulatedIteration& run = *simulation.iteration;
     if (const auto path = options_.Get("trace")) {
-      std::vector<TraceMemoryCurve> curves;
-      for (RankId rank = 0; rank < run.memory.size(); ++rank) {
-        for (std::size_t pool = 0; pool < kPoolCount; ++pool) {
-          TraceMemoryCurve curve{rank, static_cast<Pool>(pool), {}, {}};
-          for (const MemoryPoint& point : run.memory[rank][pool].curve) {
-            curve.time_ps.push_back(point.time_ps);
-            curve.live_bytes.push_back(point.total_bytes);
-          }
-          if (run.memory[rank][pool].peak_bytes > 0) curves.push_back(std::move(curve));
-        }
-      }
+      const std::vector<TraceMemoryCurve> curves = MemoryCurves(run.memory);
       const std::string name =
           StrCat(simulation.report.model.name(), " on ", simulation.report.plan.gpus, " GPUs of ",
                  simulation.report.cluster.name());

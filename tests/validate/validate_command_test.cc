@@ -1,0 +1,131 @@
+// `twinstep validate` as a person runs it: what it says and how it exits. How right the simulation
+// is depends on the machine, and is for tests/validate/validate_report to say.
+#include "validate/validate_command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/exec/runtime/test_folder.h"
+#include "traces/compare.h"
+#include "traces/trace_io.h"
+
+namespace twinstep {
+namespace {
+
+using testing::HasSubstr;
+
+struct Outcome {
+  ExitCode code = ExitCode::kDone;
+  std::string out, err;
+};
+Outcome RunValidate(const std::vector<std::string>& arguments) {
+  std::ostringstream out, err;
+  const ExitCode code = RunValidateCommand(arguments, out, err);
+  return {code, out.str(), err.str()};
+}
+
+class ValidateCommand : public testing::Test {
+ protected:
+  ValidateCommand() : data_(folder_.File("text")) { WriteBytes(data_, std::string(4000, 'x')); }
+
+  // Four ranks on two threads, some milliseconds a step.
+  std::vector<std::string> Small(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {
+        "--model", "tiny-llama", "--data",         data_, "--seq",     "16", "--tp", "2",
+        "--pp",    "2",          "--global-batch", "4",   "--threads", "2"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  std::string ErrorOf(const std::vector<std::string>& more) const {
+    const Outcome outcome = RunValidate(Small(more));
+    EXPECT_EQ(outcome.code, ExitCode::kBadInput);
+    EXPECT_EQ(outcome.out, "");
+    return outcome.err;
+  }
+
+  TestFolder folder_;
+  std::string data_;
+};
+
+TEST_F(ValidateCommand, ComparesTheMedianStep) {
+  const Outcome done = RunValidate(
+      Small({"--cluster", "cpu-x2", "--steps", "6", "--drop", "1", "--tolerance", "1000"}));
+  EXPECT_EQ(done.code, ExitCode::kDone) << done.err;
+  EXPECT_THAT(done.out, HasSubstr("cpu-x2, 2 threads for all ranks"));
+  EXPECT_THAT(done.out, HasSubstr("6 run, the first 1 dropped; compared is step"));
+  EXPECT_THAT(done.out, HasSubstr("the median of 5"));
+  EXPECT_THAT(done.out, HasSubstr("tasks of 4 ranks"));
+  EXPECT_THAT(done.out, HasSubstr("within tolerance: iteration"));
+  // Without a profile every time is a formula's.
+  EXPECT_THAT(done.out, HasSubstr("modelled"));
+}
+
+TEST_F(ValidateCommand, OutOfToleranceIsAnAnswer) {
+  const Outcome no = RunValidate(Small(
+      {"--cluster", "cpu-x2", "--steps", "3", "--tolerance", "0", "--tolerance-memory", "0"}));
+  EXPECT_EQ(no.code, ExitCode::kNo);
+  EXPECT_EQ(no.err, "");
+  EXPECT_THAT(no.out, HasSubstr("OUT OF tolerance: iteration"));
+  // One graph in the same arenas.
+  EXPECT_THAT(no.out, HasSubstr("within tolerance: gpu memory"));
+}
+
+TEST_F(ValidateCommand, SavedTracesCompareAlike) {
+  const std::string folder = folder_.File("traces");
+  const Outcome done = RunValidate(
+      Small({"--cluster", "cpu-x2", "--steps", "4", "--json", "-", "--save-traces", folder}));
+  ASSERT_EQ(done.code, ExitCode::kDone) << done.err;
+  const auto json = nlohmann::json::parse(done.out);
+  const Result<Trace> simulated = ReadTrace(folder + "/simulated.pb");
+  const Result<Trace> executed = ReadTrace(folder + "/executed.pb");
+  ASSERT_TRUE(simulated.ok() && executed.ok());
+  EXPECT_EQ(simulated.value().origin(), Trace::SIMULATED);
+  EXPECT_EQ(executed.value().origin(), Trace::EXECUTED);
+  const Result<TraceComparison> comparison = CompareTraces(simulated.value(), executed.value(), {});
+  ASSERT_TRUE(comparison.ok()) << comparison.error().message;
+  EXPECT_EQ(json["iteration"]["a_s"].get<double>(), comparison.value().iteration.a_s);
+  EXPECT_EQ(json["iteration"]["b_s"].get<double>(), comparison.value().iteration.b_s);
+  EXPECT_EQ(json["tasks"].get<std::int64_t>(), comparison.value().tasks);
+  EXPECT_EQ(json["step_s"].size(), 2u);
+  EXPECT_EQ(json["ranks"].size(), 4u);
+  for (const auto& rank : json["ranks"]) {
+    for (const char* side : {"a", "b"}) {
+      double sum = 0;
+      for (const auto& [name, seconds] : rank[side].items()) sum += seconds.get<double>();
+      EXPECT_NEAR(sum, json["iteration"][std::string(side) + "_s"].get<double>(), 1e-9);
+    }
+  }
+}
+
+TEST_F(ValidateCommand, WhatIsMissingOrWrongIsNamed) {
+  EXPECT_THAT(ErrorOf({}), HasSubstr("--profile or --cluster is missing"));
+  EXPECT_THAT(ErrorOf({"--cluster", "h800"}), HasSubstr("h800 has GPUs, and the cpu backend"));
+  EXPECT_THAT(ErrorOf({"--cluster", "cpu-x2", "--steps", "2"}), HasSubstr("2 of 2 steps leave"));
+  EXPECT_THAT(ErrorOf({"--cluster", "cpu-x2", "--tolerance", "-1"}), HasSubstr("--tolerance"));
+  EXPECT_THAT(ErrorOf({"--cluster", "cpu-x2", "--poison"}), HasSubstr("unknown option --poison"));
+  EXPECT_THAT(ErrorOf({"--cluster", "cpu-x2", "--save-traces", data_}), HasSubstr("cannot create"));
+}
+
+TEST_F(ValidateCommand, AnInfeasiblePlanIsAnAnswer) {
+  std::vector<std::string> arguments = Small({"--cluster", "cpu-x2"});
+  arguments[9] = "3";
+  const Outcome infeasible = RunValidate(arguments);
+  EXPECT_EQ(infeasible.code, ExitCode::kNo) << infeasible.err;
+}
+
+TEST_F(ValidateCommand, HelpNamesEveryOption) {
+  const Outcome help = RunValidate({"--help"});
+  EXPECT_EQ(help.code, ExitCode::kDone);
+  for (const char* option : {"--model", "--tp", "--profile", "--tolerance-kind", "--save-traces"}) {
+    EXPECT_THAT(help.out, HasSubstr(option));
+  }
+  EXPECT_THAT(help.out, testing::Not(HasSubstr("--poison")));
+}
+
+}  // namespace
+}  // namespace twinstep

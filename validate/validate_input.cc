@@ -1,0 +1,86 @@
+#include "validate/validate_input.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "sim/options/input_options.h"
+#include "sim/options/read_option.h"
+#include "sim/str_cat.h"
+
+namespace twinstep {
+namespace {
+
+constexpr std::int64_t kDefaultSteps = 12;
+
+Options WithDefaultSteps(const Options& options) {
+  if (options.Has("steps")) return options;
+  std::vector<Option> given = options.given();
+  given.push_back({"steps", std::to_string(kDefaultSteps)});
+  return Options(std::move(given));
+}
+
+// --cluster, else the machine of the profile.
+Result<Cluster> ReadMachine(const Options& options, const std::optional<Profile>& profile) {
+  if (options.Has("cluster")) return ReadClusterOption(options);
+  if (profile && profile->has_measured_on()) return profile->measured_on();
+  if (profile) {
+    return OptionError("cluster",
+                       "is missing, and the profile does not say what it was measured on");
+  }
+  return Error{.message = "--profile or --cluster is missing (twinstep validate --help)"};
+}
+
+// The ranks and threads of the training, whatever the machine's file says.
+Status FitToTraining(TrainInput* train, Cluster* cluster) {
+  if (cluster->node().workers().threads() == 0) {
+    return OptionError("cluster", StrCat(cluster->name(), " has GPUs, and the cpu backend runs on ",
+                                         "worker threads (node.workers)"));
+  }
+  if (train->threads <= 0) {
+    train->threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  }
+  cluster->set_nodes(1);
+  cluster->mutable_node()->set_gpus(train->plan.gpus);
+  cluster->mutable_node()->mutable_workers()->set_threads(train->threads);
+  return Unit{};
+}
+
+Status ReadTolerances(const Options& options, Tolerances* tolerances) {
+  constexpr double kMost = 1000;
+  return FirstError(
+      {ReadReal(options, "tolerance", 0, kMost, [=](double x) { tolerances->iteration = x; }),
+       ReadReal(options, "tolerance-kind", 0, kMost, [=](double x) { tolerances->kind_busy = x; }),
+       ReadReal(options, "tolerance-exposed", 0, kMost, [=](double x) { tolerances->exposed = x; }),
+       ReadReal(options, "tolerance-memory", 0, kMost, [=](double x) { tolerances->memory = x; })});
+}
+
+}  // namespace
+
+Result<ValidateInput> ReadValidateInput(const Options& options) {
+  const Status given = CheckRequired(options, "validate", {"model", "data"});
+  if (!given.ok()) return given.error();
+  ValidateInput input;
+  Result<std::optional<Profile>> profile = ReadProfileOption(options);
+  if (!profile.ok()) return profile.error();
+  input.profile = std::move(profile).value();
+  Result<Cluster> cluster = ReadMachine(options, input.profile);
+  if (!cluster.ok()) return cluster.error();
+  input.cluster = std::move(cluster).value();
+  Result<TrainInput> train = ReadTrainInput(WithDefaultSteps(options));
+  if (!train.ok()) return train.error();
+  input.train = std::move(train).value();
+  for (const Status& status :
+       {FitToTraining(&input.train, &input.cluster), ReadTolerances(options, &input.tolerances),
+        ReadInteger(options, "drop", 0, [&input](auto x) { input.dropped_steps = x; })}) {
+    if (!status.ok()) return status.error();
+  }
+  if (input.dropped_steps >= input.train.schedule.steps) {
+    return OptionError("drop", StrCat(input.dropped_steps, " of ", input.train.schedule.steps,
+                                      " steps leave none to compare"));
+  }
+  return input;
+}
+
+}  // namespace twinstep

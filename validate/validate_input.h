@@ -1,0 +1,28 @@
+// From options to what a validation needs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "exec/train/train_input.h"
+#include "hw_specs/cluster.pb.h"
+#include "hw_specs/profile.pb.h"
+#include "sim/options/options.h"
+#include "sim/result.h"
+#include "traces/compare.h"
+
+namespace twinstep {
+
+struct ValidateInput {
+  TrainInput train;
+  Cluster cluster;  // With the threads that train.
+  std::optional<Profile> profile;
+  std::int64_t dropped_steps = 2;
+  Tolerances tolerances;
+};
+
+// An Error names the option, or file, line and field; an infeasible plan is one of kNo.
+Result<ValidateInput> ReadValidateInput(const Options& options);
+
+}  // namespace twinstep

@@ -1,0 +1,130 @@
+#include "validate/validation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "exec/runtime/execution_trace.h"
+#include "exec/train/training.h"
+#include "sim/cost/graph_costs.h"
+#include "sim/engine/engine.h"
+#include "sim/graph/memory_timeline.h"
+#include "sim/str_cat.h"
+#include "traces/memory_curves.h"
+#include "traces/trace_builder.h"
+
+namespace twinstep {
+namespace {
+
+constexpr std::size_t kMemoryPoints = 500;
+
+struct Simulated {
+  Trace trace;
+  std::vector<Evidence> evidence;  // By task.
+};
+
+std::vector<Evidence> EvidenceOf(const GraphCosts& costs, bool has_profile) {
+  std::vector<Evidence> evidence;
+  evidence.reserve(costs.cost_of_task.size());
+  for (const std::uint32_t cost : costs.cost_of_task) {
+    evidence.push_back(!has_profile                     ? Evidence::kModelled
+                       : costs.costs[cost].extrapolated ? Evidence::kExtrapolated
+                                                        : Evidence::kMeasured);
+  }
+  return evidence;
+}
+
+Result<Simulated> SimulateGraph(const ValidateInput& input, const TaskGraph& graph,
+                                std::vector<std::string>* warnings) {
+  const Profile* profile = input.profile ? &*input.profile : nullptr;
+  const Result<GraphCosts> costs = ComputeCosts(graph, input.train.model, input.cluster, profile);
+  if (!costs.ok()) return costs.error();
+  warnings->insert(warnings->end(), costs.value().warnings.begin(), costs.value().warnings.end());
+  const Result<Replay> replay = MakeFastEngine()->Run(graph, costs.value());
+  if (!replay.ok()) return replay.error();
+  const Result<MemoryTimeline> memory = MeasureMemory(
+      graph, replay.value().start_ps, replay.value().end_ps, {.max_points = kMemoryPoints});
+  if (!memory.ok()) return memory.error();
+  return Simulated{
+      BuildTrace(graph, replay.value(), input.train.model.name(), MemoryCurves(memory.value())),
+      EvidenceOf(costs.value(), profile != nullptr)};
+}
+
+struct Executed {
+  std::vector<Execution> steps;  // Without those dropped.
+
+  // The middle one by time.
+  std::size_t Median() const {
+    std::vector<std::size_t> order(steps.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    const auto middle = order.begin() + static_cast<std::ptrdiff_t>((order.size() - 1) / 2);
+    std::nth_element(order.begin(), middle, order.end(), [this](std::size_t a, std::size_t b) {
+      return steps[a].iteration_ps != steps[b].iteration_ps
+                 ? steps[a].iteration_ps < steps[b].iteration_ps
+                 : a < b;
+    });
+    return *middle;
+  }
+};
+
+Result<Executed> Execute(const ValidateInput& input, Training* training, Progress* progress) {
+  Executed executed;
+  while (training->step() < input.train.schedule.steps) {
+    progress->Step(StrCat("step ", training->step() + 1));
+    const Result<TrainingStep> step = training->RunStep();
+    if (!step.ok()) return step.error();
+    if (!std::isfinite(step.value().loss)) {
+      return Error{
+          .code = ExitCode::kNo,
+          .message = StrCat("the loss of step ", step.value().step, " is ", step.value().loss)};
+    }
+    if (training->step() > input.dropped_steps) {
+      executed.steps.push_back(training->executor().LastExecution());
+    }
+  }
+  return executed;
+}
+
+}  // namespace
+
+std::size_t StepsOfValidation(const ValidateInput& input) {
+  return 2 + static_cast<std::size_t>(input.train.schedule.steps);
+}
+
+Result<Validation> Validate(const ValidateInput& input, Progress* progress,
+                            std::vector<std::string>* warnings) {
+  progress->Step("lowering the plan");
+  *warnings = input.train.plan.warnings;
+  const Result<std::unique_ptr<Training>> started = Training::Start(input.train, warnings);
+  if (!started.ok()) return started.error();
+  Training& training = *started.value();
+  const TaskGraph& graph = training.graph();
+
+  progress->Step("simulating");
+  Result<Simulated> simulated = SimulateGraph(input, graph, warnings);
+  if (!simulated.ok()) return simulated.error();
+  const Result<Executed> executed = Execute(input, &training, progress);
+  if (!executed.ok()) return executed.error();
+
+  Validation validation;
+  for (const Execution& step : executed.value().steps) {
+    validation.step_s.push_back(static_cast<double>(step.iteration_ps) / kPicosecondsPerSecond);
+  }
+  const std::size_t chosen = executed.value().Median();
+  validation.chosen_step = input.dropped_steps + static_cast<std::int64_t>(chosen) + 1;
+  validation.simulated = std::move(simulated.value().trace);
+  validation.executed = BuildExecutionTrace(graph, executed.value().steps[chosen],
+                                            StrCat("step ", validation.chosen_step));
+  Result<TraceComparison> comparison =
+      CompareTraces(validation.simulated, validation.executed,
+                    {.tolerances = input.tolerances, .evidence = simulated.value().evidence});
+  if (!comparison.ok()) {
+    return Error{.code = ExitCode::kInternal, .message = comparison.error().message};
+  }
+  validation.comparison = std::move(comparison).value();
+  return validation;
+}
+
+}  // namespace twinstep
