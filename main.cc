@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "exec/profile/profile_command.h"
 #include "exec/train/train_command.h"
 #include "sim/evaluate/evaluate_command.h"
 #include "sim/result.h"
@@ -29,9 +30,10 @@ struct Verb {
   ExitCode (*run)(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err);
 };
 
-constexpr std::array<Verb, 5> kVerbs = {{
+constexpr std::array<Verb, 6> kVerbs = {{
     {"simulate", "time and memory of one training iteration", RunSimulateCommand},
     {"train", "trains a model by the same graph, on this machine", RunTrainCommand},
+    {"profile", "measures what a plan's tasks cost on this machine", RunProfileCommand},
     {"validate", "the same graph simulated and run, compared task by task", RunValidateCommand},
     {"evaluate", "predicted against measured, over published runs", RunEvaluateCommand},
     {"list", "models, clusters and suites that are known by name", RunListCommand},

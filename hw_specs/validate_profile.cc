@@ -11,10 +11,12 @@ namespace {
 constexpr std::int64_t kMaxDimension = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 50;
 constexpr std::int64_t kMaxGroup = std::int64_t{1} << 20;
-constexpr std::size_t kOperatorDims = 6;  // OpShape::dims.
+constexpr std::uint32_t kMaxShards = 65535;  // OpShape::count.
+constexpr std::size_t kOperatorDims = 6;     // OpShape::dims.
 constexpr double kLongest_s = 1e5;
 
 bool IsTime(double seconds) { return seconds > 0 && seconds <= kLongest_s; }
+bool IsTimeOrNone(double seconds) { return seconds == 0 || IsTime(seconds); }
 bool IsSize(std::int64_t size, std::int64_t most) { return size >= 1 && size <= most; }
 
 // Notes problems of one entry of a list by the names of its fields.
@@ -47,6 +49,8 @@ void CheckOperators(const Profile& profile, FieldErrors* errors) {
       entry.Require(dim <= kMaxDimension, "dims", "has a number above 2^40");
     }
     entry.Require(sample.workspace_bytes() <= kMaxBytes, "workspace_bytes", "is more than 2^50");
+    entry.Require(sample.count() <= kMaxShards, "count", "is more than 65535");
+    entry.Require(IsTimeOrNone(sample.busy_median_s()), "busy_median_s", kNoTime);
   }
 }
 
@@ -58,8 +62,8 @@ void CheckMovements(const Profile& profile, FieldErrors* errors) {
                   "is missing");
     entry.Require(IsSize(sample.bytes(), kMaxBytes), "bytes", kNoSize);
     entry.Require(IsTime(sample.alone_s()), "alone_s", kNoTime);
-    entry.Require(sample.both_ways_s() == 0 || IsTime(sample.both_ways_s()), "both_ways_s",
-                  kNoTime);
+    entry.Require(IsTimeOrNone(sample.both_ways_s()), "both_ways_s", kNoTime);
+    entry.Require(IsTimeOrNone(sample.busy_s()), "busy_s", kNoTime);
   }
   for (int i = 0; i < profile.collectives_size(); ++i) {
     const CollectiveSample& sample = profile.collectives(i);
@@ -70,6 +74,7 @@ void CheckMovements(const Profile& profile, FieldErrors* errors) {
     entry.Require(sample.ranks_per_node() <= kMaxGroup, "ranks_per_node", "is more than 2^20");
     entry.Require(IsSize(sample.bytes(), kMaxBytes), "bytes", kNoSize);
     entry.Require(IsTime(sample.median_s()), "median_s", kNoTime);
+    entry.Require(IsTimeOrNone(sample.busy_median_s()), "busy_median_s", kNoTime);
   }
 }
 
@@ -81,6 +86,8 @@ Status ValidateProfile(const Profile& profile, const TextSource& source) {
   CheckOperators(profile, &errors);
   CheckMovements(profile, &errors);
   errors.CheckZeroOrRange("dispatch_s", 1e-12, 1);
+  errors.CheckZeroOrRange("wake_s", 1e-12, 1);
+  errors.CheckZeroOrRange("busy_threads", 1, 1e6);
   errors.CheckZeroOrRange("gpu_adam_params_per_s", 1e3, 1e17);
   errors.CheckZeroOrRange("host_adam_params_per_s", 1e3, 1e17);
   errors.CheckZeroOrRange("host_adam_params_per_s_beside_copies", 1e3, 1e17);

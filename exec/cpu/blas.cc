@@ -2,6 +2,8 @@
 
 #include <cblas.h>
 
+#include <sstream>
+
 namespace twinstep {
 namespace {
 
@@ -33,6 +35,14 @@ void Multiply(const MatrixProduct& shape, double alpha, const double* a, std::in
   cblas_dgemm(CblasRowMajor, Transpose(shape.transpose_a), Transpose(shape.transpose_b),
               Size(shape.m), Size(shape.n), Size(shape.k), alpha, a, Size(lda), b, Size(ldb), beta,
               c, Size(ldc));
+}
+
+std::string BlasVersion() {
+  // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ... MAX_THREADS=64": name and version.
+  std::istringstream config(openblas_get_config());
+  std::string name, version;
+  config >> name >> version;
+  return name + " " + version + " " + openblas_get_corename();
 }
 
 }  // namespace twinstep

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace twinstep {
 
@@ -16,5 +17,9 @@ void Multiply(const MatrixProduct& shape, float alpha, const float* a, std::int6
               const float* b, std::int64_t ldb, float beta, float* c, std::int64_t ldc);
 void Multiply(const MatrixProduct& shape, double alpha, const double* a, std::int64_t lda,
               const double* b, std::int64_t ldb, double beta, double* c, std::int64_t ldc);
+
+// The library, its version and the kernels that it has chosen for this processor:
+// "OpenBLAS 0.3.21 SkylakeX".
+std::string BlasVersion();
 
 }  // namespace twinstep

@@ -183,6 +183,7 @@ OpShape WorkShape(OpShape shape) {
     case OpCode::kCrossEntropyStats:
     case OpCode::kCrossEntropyLoss:
     case OpCode::kCrossEntropyBackward:
+      shape.dims[2] = 0;  // A divisor: the batch's tokens.
       shape.dims[3] = 0;  // Where the vocabulary's padding begins.
       break;
     case OpCode::kAdam:

@@ -1,0 +1,200 @@
+#include "exec/profile/build_profile.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <set>
+#include <utility>
+
+#include "exec/profile/statistics.h"
+#include "sim/str_cat.h"
+
+namespace twinstep {
+namespace {
+
+constexpr int kDigits = 5;  // More are noise.
+
+double Rounded(double value) {
+  if (!(value > 0)) return 0;
+  const double scale = std::pow(10, kDigits - 1 - std::floor(std::log10(value)));
+  return std::round(value * scale) / scale;
+}
+
+// Clocks tick: what took no time at all took less than a tick.
+constexpr double kShortest_s = 1e-9;
+
+double Median(const Summary& summary) { return Rounded(std::max(summary.median, kShortest_s)); }
+
+bool IsCopy(OpCode op) { return op == OpCode::kCopyH2D || op == OpCode::kCopyD2H; }
+
+void AddOperator(const Primitive& primitive, const Summary& alone, double busy_s,
+                 Profile* profile) {
+  const OpShape& shape = primitive.shape;
+  OperatorSample* sample = profile->add_operators();
+  sample->set_op(Name(shape.op));
+  sample->set_dtype(Name(shape.dtype));
+  sample->set_flags(shape.flags);
+  std::size_t dims = shape.dims.size();
+  while (dims > 0 && shape.dims[dims - 1] == 0) --dims;
+  for (std::size_t i = 0; i < dims; ++i) sample->add_dims(shape.dims[i]);
+  if (shape.count > 1) sample->set_count(shape.count);
+  sample->set_on_host(primitive.on_host);
+  sample->set_median_s(Median(alone));
+  sample->set_relative_spread(Rounded(alone.relative_spread));
+  sample->set_samples(static_cast<std::int64_t>(alone.kept));
+  sample->set_busy_median_s(busy_s);
+}
+
+void AddCopy(const Primitive& primitive, const Summary& alone, double busy_s, Profile* profile) {
+  CopySample* sample = profile->add_copies();
+  sample->set_direction(primitive.shape.op == OpCode::kCopyH2D ? CopySample::H2D : CopySample::D2H);
+  sample->set_bytes(primitive.shape.dims[0]);
+  sample->set_alone_s(Median(alone));
+  sample->set_relative_spread(Rounded(alone.relative_spread));
+  sample->set_samples(static_cast<std::int64_t>(alone.kept));
+  sample->set_busy_s(busy_s);
+}
+
+void AddGroup(const Primitive& primitive, const Summary& alone, double busy_s, Profile* profile) {
+  CollectiveSample* sample = profile->add_collectives();
+  sample->set_op(Name(primitive.shape.op));
+  sample->set_group_size(primitive.group_size);
+  sample->set_ranks_per_node(primitive.group_size);  // One machine.
+  sample->set_bytes(primitive.shape.dims[0]);
+  sample->set_dtype(Name(primitive.shape.dtype));
+  sample->set_flags(primitive.shape.flags);
+  sample->set_median_s(Median(alone));
+  sample->set_relative_spread(Rounded(alone.relative_spread));
+  sample->set_samples(static_cast<std::int64_t>(alone.kept));
+  sample->set_busy_median_s(busy_s);
+}
+
+// What an entry is the time of, as text: entries with equal keys are of the same primitive.
+std::string KeyOf(const OperatorSample& sample) {
+  std::string key = StrCat(sample.op(), " ", sample.dtype());
+  for (const std::int64_t dim : sample.dims()) key += StrCat(" ", dim);
+  if (sample.flags() != 0) key += StrCat(" flags ", sample.flags());
+  if (sample.count() > 1) key += StrCat(" of ", sample.count(), " shards");
+  return key + (sample.on_host() ? " on host" : "");
+}
+
+std::string KeyOf(const CopySample& sample) {
+  return StrCat(sample.direction() == CopySample::H2D ? "copy_h2d" : "copy_d2h", " of ",
+                sample.bytes(), " bytes");
+}
+
+std::string KeyOf(const CollectiveSample& sample) {
+  std::string key = StrCat(sample.op(), " ", sample.dtype(), " of ", sample.bytes(),
+                           " bytes among ", sample.group_size());
+  if (sample.flags() != 0) key += StrCat(" flags ", sample.flags());
+  return key;
+}
+
+template <typename Entries>
+void AddKeys(const Entries& entries, std::set<std::string>* keys) {
+  for (const auto& entry : entries) keys->insert(KeyOf(entry));
+}
+
+std::set<std::string> KeysOf(const Profile& profile) {
+  std::set<std::string> keys;
+  AddKeys(profile.operators(), &keys);
+  AddKeys(profile.copies(), &keys);
+  AddKeys(profile.collectives(), &keys);
+  return keys;
+}
+
+// Entries of `old` that `more` has not, behind its own.
+template <typename Entries>
+void KeepOthers(const Entries& old, const std::set<std::string>& keys, Entries* more) {
+  for (const auto& entry : old) {
+    if (!keys.contains(KeyOf(entry))) *more->Add() = entry;
+  }
+}
+
+void AddEntry(const Primitive& primitive, const Summary& alone, double busy_s, Profile* profile) {
+  if (primitive.group_size > 0) {
+    AddGroup(primitive, alone, busy_s, profile);
+  } else if (IsCopy(primitive.shape.op)) {
+    AddCopy(primitive, alone, busy_s, profile);
+  } else {
+    AddOperator(primitive, alone, busy_s, profile);
+  }
+}
+
+template <typename Strings>
+std::string Joined(const Strings& strings) {
+  std::string all;
+  for (const std::string& one : strings) all += StrCat(all.empty() ? "" : ", ", one);
+  return all;
+}
+
+Status CheckSame(const std::string& what, const std::string& was, const std::string& is) {
+  if (was == is) return Unit{};
+  return Error{.message = StrCat("the profile to append to was measured with ", what, " '", was,
+                                 "', and this is '", is, "'")};
+}
+
+}  // namespace
+
+Profile BuildEntries(const PrimitiveSamples& samples) {
+  Profile profile;
+  for (const auto& [primitive, times] : samples.times) {
+    if (times.alone_s.empty()) continue;
+    const double busy_s = times.busy_s.empty() ? 0 : Median(Summarize(times.busy_s));
+    AddEntry(primitive, Summarize(times.alone_s), busy_s, &profile);
+  }
+  if (!samples.gap_s.empty()) profile.set_dispatch_s(Median(Summarize(samples.gap_s)));
+  return profile;
+}
+
+Status MergeProfile(const Profile& more, Profile* profile) {
+  for (const Status& same :
+       {CheckSame("machine", profile->machine(), more.machine()),
+        CheckSame("versions", Joined(profile->versions()), Joined(more.versions())),
+        CheckSame("options", Joined(profile->options()), Joined(more.options()))}) {
+    if (!same.ok()) return same;
+  }
+  Profile merged = more;
+  const std::set<std::string> keys = KeysOf(more);
+  KeepOthers(profile->operators(), keys, merged.mutable_operators());
+  KeepOthers(profile->copies(), keys, merged.mutable_copies());
+  KeepOthers(profile->collectives(), keys, merged.mutable_collectives());
+  merged.clear_runs();
+  std::set<std::string> seen;
+  for (const Profile* of : {static_cast<const Profile*>(profile), &more}) {
+    for (const std::string& run : of->runs()) {
+      if (seen.insert(run).second) merged.add_runs(run);
+    }
+  }
+  *profile = std::move(merged);
+  return Unit{};
+}
+
+Coverage CoverageOf(const Profile& profile, const TaskGraph& graph) {
+  const std::set<std::string> keys = KeysOf(profile);
+  Coverage coverage;
+  for (const Primitive& primitive : PrimitivesOf(graph)) {
+    Profile wanted;
+    AddEntry(primitive, {}, 0, &wanted);
+    const std::string key = *KeysOf(wanted).begin();
+    if (keys.contains(key)) {
+      ++coverage.measured;
+    } else {
+      coverage.missing.push_back(key);
+    }
+  }
+  return coverage;
+}
+
+std::string ProfileText(const Profile& profile) {
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(profile, &text);
+  return "# Measured by `twinstep profile`; the schema is hw_specs/profile.proto. Times are of "
+         "one\n"
+         "# thread: alone, and while busy_threads threads compute.\n" +
+         text;
+}
+
+}  // namespace twinstep

@@ -1,0 +1,36 @@
+// Measured times as the entries of a Profile, and several measurements as one Profile.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "exec/profile/measure_plan.h"
+#include "exec/profile/primitive.h"
+#include "hw_specs/profile.pb.h"
+#include "sim/graph/task_graph.h"
+#include "sim/result.h"
+
+namespace twinstep {
+
+// An entry for every primitive that has times: medians without outliers, in the primitives' order.
+// Sets dispatch_s where there are gaps.
+Profile BuildEntries(const PrimitiveSamples& samples);
+
+// Adds what `more` has measured. Where both have an entry of one primitive that of `more` stays;
+// provenance and single figures are its own, models and plans those of both. An Error if they
+// were measured on different machines, versions or options: one profile has one provenance.
+Status MergeProfile(const Profile& more, Profile* profile);
+
+// Which primitives of a graph have an entry of exactly their shape. What has none is interpolated
+// or extrapolated by the cost model (sim/cost/profile_cost.h).
+struct Coverage {
+  std::size_t measured = 0;
+  std::vector<std::string> missing;  // "gemm_forward fp32 256 64 64"
+};
+Coverage CoverageOf(const Profile& profile, const TaskGraph& graph);
+
+// The text file, with a comment that says what it is.
+std::string ProfileText(const Profile& profile);
+
+}  // namespace twinstep

@@ -1,0 +1,155 @@
+#include "exec/profile/profile_command.h"
+
+#include <chrono>
+#include <ctime>
+#include <span>
+#include <utility>
+
+#include "exec/profile/build_profile.h"
+#include "exec/profile/dispatch_cost.h"
+#include "exec/profile/machine.h"
+#include "exec/profile/measure_plan.h"
+#include "exec/profile/profile_input.h"
+#include "exec/profile/profile_options.h"
+#include "exec/profile/serial_run.h"
+#include "exec/runtime/atomic_file.h"
+#include "sim/format.h"
+#include "sim/report/progress.h"
+#include "sim/str_cat.h"
+
+namespace twinstep {
+namespace {
+
+std::string Today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[sizeof "2026-01-31"];
+  std::strftime(text, sizeof text, "%Y-%m-%d", &utc);
+  return text;
+}
+
+std::string LowerCase(std::string text) {
+  for (char& letter : text) {
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  }
+  return text;
+}
+
+// "tiny-llama fp32, tensor 2 x context 1 x pipeline 2 x data 1, 4 micro-batches of 2 x 128 tokens"
+std::string RunName(const Model& model, const ResolvedPlan& plan) {
+  return StrCat(model.name(), " ", LowerCase(Precision_Name(model.recipe().precision())),
+                ", tensor ", plan.t, " x context ", plan.c, " x pipeline ", plan.p, " x data ",
+                plan.d, ", ", plan.m, plan.m == 1 ? " micro-batch of " : " micro-batches of ",
+                plan.b, " x ", plan.sequence_length, " tokens");
+}
+
+class Command {
+ public:
+  Command(const Options& options, std::ostream& out, std::ostream& err)
+      : options_(options), out_(out), err_(err) {}
+
+  ExitCode Run() {
+    if (options_.Has("help")) {
+      out_ << ProfileHelp();
+      return ExitCode::kDone;
+    }
+    const Result<ProfileInput> input = ReadProfileInput(options_);
+    if (!input.ok()) return Fail(input.error());
+    for (const PlanToMeasure& plan : input.value().plans) {
+      for (const std::string& warning : plan.plan.warnings) Warn(warning);
+    }
+    const Status done = Measure(input.value());
+    return done.ok() ? ExitCode::kDone : Fail(done.error());
+  }
+
+ private:
+  ExitCode Fail(const Error& error) {
+    err_ << "twinstep profile: " << error.message << "\n";
+    return error.code;
+  }
+  void Warn(const std::string& warning) {
+    err_ << "twinstep profile: warning: " << warning << "\n";
+  }
+
+  Status Measure(const ProfileInput& input) {
+    const auto begin = std::chrono::steady_clock::now();
+    // What cannot be written is said before the work.
+    Result<AtomicFile> file = AtomicFile::Create(input.output);
+    if (!file.ok()) return file.error();
+    Result<Profile> measured = MeasureAll(input);
+    if (!measured.ok()) return measured.error();
+    Profile profile = input.earlier.value_or(Profile());
+    if (input.earlier.has_value()) {
+      const Status merged = MergeProfile(measured.value(), &profile);
+      if (!merged.ok()) return merged;
+    } else {
+      profile = measured.value();
+    }
+    const std::string text = ProfileText(profile);
+    const Status written = file.value().Append(std::as_bytes(std::span(text)));
+    if (!written.ok()) return written;
+    const Status committed = file.value().Commit();
+    if (!committed.ok()) return committed;
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+    Report(input, measured.value(), elapsed.count());
+    return Unit{};
+  }
+
+  Result<Profile> MeasureAll(const ProfileInput& input) {
+    const Machine machine = ReadMachine();
+    constexpr std::size_t kStepsAPlan = 100;
+    Progress progress(input.plans.size() * kStepsAPlan + 1);
+    PrimitiveSamples samples;
+    for (const PlanToMeasure& plan : input.plans) {
+      progress.Step(StrCat("measuring ", plan.name));
+      const Result<LoweredPlan> lowered = LowerForRun(input.model, plan.cluster, plan.plan);
+      if (!lowered.ok()) return lowered.error();
+      const MeasureOptions options{
+          .threads = input.threads,
+          .seconds = input.seconds / static_cast<double>(input.plans.size())};
+      const Status done = MeasurePlan(lowered.value(), options, &samples);
+      if (!done.ok()) return done.error();
+    }
+    progress.Step("measuring cores and memory");
+    Profile profile = BuildEntries(samples);
+    profile.set_name(StrCat(input.model.name(), " on ", machine.cpu));
+    profile.set_machine(Describe(machine));
+    profile.set_date(Today());
+    for (const std::string& version : Versions()) profile.add_versions(version);
+    profile.add_options("backend cpu");
+    profile.add_options(StrCat("threads ", input.threads));
+    for (const PlanToMeasure& plan : input.plans) {
+      profile.add_runs(RunName(input.model, plan.plan));
+    }
+    if (input.threads > 1) profile.set_busy_threads(input.threads);
+    profile.set_wake_s(MeasureWakeSeconds());
+    *profile.mutable_measured_on() = MachineCluster(machine, MeasureRates(input.threads));
+    return profile;
+  }
+
+  void Report(const ProfileInput& input, const Profile& measured, double elapsed_s) {
+    out_ << measured.operators_size() << " operators, " << measured.copies_size() << " copies, "
+         << measured.collectives_size() << " collectives and messages of "
+         << CountOf(static_cast<std::int64_t>(input.plans.size()), "plan") << " in "
+         << Seconds(elapsed_s) << ": " << input.output << "\n";
+  }
+
+  const Options& options_;
+  std::ostream& out_;
+  std::ostream& err_;
+};
+
+}  // namespace
+
+ExitCode RunProfileCommand(const std::vector<std::string>& arguments, std::ostream& out,
+                           std::ostream& err) {
+  const Result<Options> options = ParseProfileOptions(arguments);
+  if (!options.ok()) {
+    err << "twinstep profile: " << options.error().message << "\n";
+    return options.error().code;
+  }
+  return Command(options.value(), out, err).Run();
+}
+
+}  // namespace twinstep

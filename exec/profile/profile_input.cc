@@ -1,0 +1,111 @@
+#include "exec/profile/profile_input.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <thread>
+#include <utility>
+
+#include "hw_specs/validate_profile.h"
+#include "model_zoo/validate_model.h"
+#include "sim/options/input_options.h"
+#include "sim/options/local_plan.h"
+#include "sim/options/plan_options.h"
+#include "sim/options/read_option.h"
+#include "sim/str_cat.h"
+#include "sim/textproto/text_file.h"
+
+namespace twinstep {
+namespace {
+
+constexpr double kDefaultSeconds = 20, kMostSeconds = 1e6;
+constexpr std::int64_t kMaxThreads = 1024;
+
+// The options with the i-th --plan alone.
+Options WithOnePlan(const Options& options, std::size_t index) {
+  std::vector<Option> given;
+  std::size_t plans = 0;
+  for (const Option& option : options.given()) {
+    if (option.name == "plan" && plans++ != index) continue;
+    given.push_back(option);
+  }
+  return Options(std::move(given));
+}
+
+Result<std::vector<PlanToMeasure>> ReadPlans(const Options& options, const Model& model) {
+  std::vector<PlanToMeasure> plans;
+  for (const Option& option : options.given()) {
+    if (option.name == "plan") plans.push_back({.name = option.value, .cluster = {}, .plan = {}});
+  }
+  if (plans.empty()) plans.emplace_back();
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    plans[i].cluster.set_name("this machine");
+    Result<ResolvedPlan> plan = ReadLocalPlan(WithOnePlan(options, i), model, &plans[i].cluster);
+    if (!plan.ok()) {
+      Error error = plan.error();
+      if (plans.size() > 1) error.message = StrCat(plans[i].name, ": ", error.message);
+      return error;
+    }
+    plans[i].plan = std::move(plan).value();
+  }
+  return plans;
+}
+
+Result<Model> ReadModelOptions(const Options& options) {
+  Result<Model> read = ReadModelOption(options);
+  if (!read.ok()) return read.error();
+  Model model = std::move(read).value();
+  const Status status = FirstError({ApplySetOptions(options, {{"model", &model}}),
+                                    ApplyRecipeOptions(options, model.mutable_recipe())});
+  if (!status.ok()) return status.error();
+  if (const Status valid = ValidateModel(model); !valid.ok()) return valid.error();
+  return model;
+}
+
+Status ReadOutput(const Options& options, ProfileInput* input) {
+  const auto append = options.Get("append");
+  input->output = options.Get("output").value_or(append.value_or(""));
+  if (input->output.empty()) {
+    return Error{.message = "--output is missing (twinstep profile --help)"};
+  }
+  if (!append) return Unit{};
+  Result<ParsedText<Profile>> earlier = ParseTextFileWithSource<Profile>(*append);
+  if (!earlier.ok()) return earlier.error();
+  const Status valid = ValidateProfile(earlier.value().message, earlier.value().source);
+  if (!valid.ok()) return valid;
+  input->earlier = std::move(earlier).value().message;
+  return Unit{};
+}
+
+Status ReadMeasurement(const Options& options, ProfileInput* input) {
+  input->threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  input->seconds = kDefaultSeconds;
+  if (options.Get("backend") == "cuda") {
+    return OptionError("backend", "only the cpu backend is measured");
+  }
+  return FirstError({ReadWord<bool>(options, "backend", {{"cpu", true}}, [](bool) {}),
+                     ReadInteger(options, "threads", 1,
+                                 [input](auto x) {
+                                   input->threads = static_cast<int>(std::min(x, kMaxThreads));
+                                 }),
+                     ReadReal(options, "seconds", 0.01, kMostSeconds,
+                              [input](double x) { input->seconds = x; })});
+}
+
+}  // namespace
+
+Result<ProfileInput> ReadProfileInput(const Options& options) {
+  const Status given = CheckRequired(options, "profile", {"model"});
+  if (!given.ok()) return given.error();
+  ProfileInput input;
+  Result<Model> model = ReadModelOptions(options);
+  if (!model.ok()) return model.error();
+  input.model = std::move(model).value();
+  Result<std::vector<PlanToMeasure>> plans = ReadPlans(options, input.model);
+  if (!plans.ok()) return plans.error();
+  input.plans = std::move(plans).value();
+  const Status read = FirstError({ReadMeasurement(options, &input), ReadOutput(options, &input)});
+  if (!read.ok()) return read.error();
+  return input;
+}
+
+}  // namespace twinstep

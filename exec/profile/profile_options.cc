@@ -1,0 +1,94 @@
+#include "exec/profile/profile_options.h"
+
+#include <string_view>
+#include <utility>
+
+#include "sim/options/input_options.h"
+#include "sim/options/local_plan.h"
+#include "sim/options/plan_options.h"
+#include "sim/str_cat.h"
+
+namespace twinstep {
+namespace {
+
+OptionGroup InputOptions() {
+  OptionGroup group = {"What to measure: the operators, copies and collectives of this training",
+                       {ModelOption(),
+                        {"set", "FIELD=VALUE",
+                         "change a field of the model, by its path as in the file: --set layers=2. "
+                         "May be repeated",
+                         /*repeats=*/true}}};
+  AppendOptions(BatchOptions(), &group.options);
+  return group;
+}
+
+// One profile serves several plans.
+OptionGroup SeveralPlansOptions() {
+  OptionGroup group = LocalPlanOptions();
+  for (OptionSpec& option : group.options) {
+    if (std::string_view(option.name) != "plan") continue;
+    option.help =
+        "a text file of the schema sim/plan/plan.proto. May be repeated: one profile for all "
+        "plans";
+    option.repeats = true;
+  }
+  return group;
+}
+
+const std::vector<OptionGroup>& Groups() {
+  static const std::vector<OptionGroup> kGroups = {
+      InputOptions(),
+      RecipeOptions(),
+      SeveralPlansOptions(),
+      {"Measurement",
+       {{"backend", "NAME", "cpu (default)"},
+        {"threads", "N",
+         "threads that the training will have (default: one a core). Everything is measured alone, "
+         "and while so many threads compute"},
+        {"seconds", "X", "time to spend, shared by the plans (default: 20)"}}},
+      {"Output",
+       {{"output", "FILE", "the profile, a text file of the schema hw_specs/profile.proto"},
+        {"append", "FILE",
+         "an earlier profile of this machine whose other entries are kept; without --output it is "
+         "replaced. One of the two is required"},
+        {"help", nullptr, "this text"}}},
+  };
+  return kGroups;
+}
+
+constexpr std::string_view kMore = R"(
+How it measures
+  Each plan runs for some iterations on one thread, so that every task runs alone, but where it
+  stands in an iteration: with its operands where the tasks before it have left them, in a cache or
+  in DRAM. Then as many such runs side by side as the training has threads. Entries are medians
+  without outliers (more than 1.5 inter-quartile ranges outside of the quartiles). Other work on the
+  machine makes a profile worse.
+
+Examples
+  twinstep profile --model tiny-llama --global-batch 8 --micro-batch 2 --pp 2 \
+      --output cpu.textproto
+  Another plan's entries into the same file:
+    twinstep profile --model tiny-llama --global-batch 8 --micro-batch 2 --tp 2 --dp 2 \
+        --append cpu.textproto
+  What the profile predicts for the machine it was measured on:
+    twinstep simulate --model tiny-llama --global-batch 8 --micro-batch 2 --gpus 2 --pp 2 \
+        --profile cpu.textproto
+
+Exit status
+  0 done   1 the plan is infeasible   2 bad input   3 internal error
+)";
+
+}  // namespace
+
+Result<Options> ParseProfileOptions(const std::vector<std::string>& arguments) {
+  return ParseOptions(Groups(), "profile", arguments);
+}
+
+std::string ProfileHelp() {
+  return StrCat(
+      "twinstep profile: measures what a plan's tasks cost on this machine\n\n",
+      "  twinstep profile --model NAME|FILE --global-batch N --output FILE [OPTION ...]\n",
+      OptionsHelp(Groups()), kMore);
+}
+
+}  // namespace twinstep

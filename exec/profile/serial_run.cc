@@ -1,0 +1,75 @@
+#include "exec/profile/serial_run.h"
+
+#include <cstdint>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "exec/runtime/batch.h"
+#include "exec/runtime/initialize.h"
+#include "sim/lower/lower.h"
+
+namespace twinstep {
+namespace {
+
+constexpr std::uint64_t kSeed = 1;
+// Small enough that many steps on one batch keep all numbers ordinary.
+constexpr double kLearningRate = 1e-4;
+constexpr double kWeightDecay = 0.1;
+
+}  // namespace
+
+std::int64_t LoweredPlan::ArenaBytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& pools : arena.arena_bytes) {
+    for (const std::int64_t pool : pools) bytes += pool;
+  }
+  return bytes;
+}
+
+Result<LoweredPlan> LowerForRun(const Model& model, const Cluster& cluster,
+                                const ResolvedPlan& plan) {
+  Result<TaskGraph> graph = Lower(model, cluster, plan, {.fold = false});
+  if (!graph.ok()) return graph.error();
+  LoweredPlan lowered{.model = model, .plan = plan, .graph = std::move(graph).value(), .arena = {}};
+  lowered.arena = PlanArena(lowered.graph);
+  return lowered;
+}
+
+Result<std::unique_ptr<SerialRun>> SerialRun::Create(const LoweredPlan& lowered) {
+  std::unique_ptr<SerialRun> run(new SerialRun(lowered));
+  Result<std::unique_ptr<Executor>> executor =
+      Executor::Create(lowered.graph, lowered.arena, lowered.plan, &run->backend_, {});
+  if (!executor.ok()) return executor.error();
+  run->executor_ = std::move(executor).value();
+  InitializeStates(lowered.model, lowered.graph, kSeed, &run->backend_);
+  const Recipe& recipe = lowered.model.recipe();
+  run->step_.learning_rate = kLearningRate;
+  run->step_.weight_decay = kWeightDecay;
+  run->step_.clip_norm = recipe.clip_norm();
+  run->step_.hidden_dropout = recipe.hidden_dropout();
+  run->step_.attention_dropout = recipe.attention_dropout();
+  run->step_.seed = kSeed;
+  const Status loaded = run->LoadRandomBatch();
+  if (!loaded.ok()) return loaded.error();
+  return run;
+}
+
+Status SerialRun::LoadRandomBatch() {
+  std::mt19937_64 random(kSeed);
+  const auto vocabulary = static_cast<std::uint64_t>(lowered_.model.vocab_size());
+  std::vector<std::int32_t> tokens(
+      static_cast<std::size_t>(lowered_.plan.global_batch * lowered_.plan.sequence_length));
+  for (std::int32_t& token : tokens) token = static_cast<std::int32_t>(random() % vocabulary);
+  std::vector<std::int32_t> labels(tokens.begin() + 1, tokens.end());
+  labels.push_back(tokens.front());
+  return LoadBatch(lowered_.graph, lowered_.plan.sequence_length, tokens, labels, &backend_);
+}
+
+Status SerialRun::RunIteration() {
+  Status done = executor_->RunIteration(step_);
+  ++step_.step;
+  return done;
+}
+
+}  // namespace twinstep
