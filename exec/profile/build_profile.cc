@@ -63,7 +63,7 @@ void AddGroup(const Primitive& primitive, const Summary& alone, double busy_s, P
   sample->set_group_size(primitive.group_size);
   sample->set_ranks_per_node(primitive.group_size);  // One machine.
   sample->set_bytes(primitive.shape.dims[0]);
-  sample->set_dtype(Name(primitive.shape.dtype));
+  if (Sums(primitive.shape.op)) sample->set_dtype(Name(primitive.shape.dtype));
   sample->set_flags(primitive.shape.flags);
   sample->set_median_s(Median(alone));
   sample->set_relative_spread(Rounded(alone.relative_spread));
@@ -86,8 +86,9 @@ std::string KeyOf(const CopySample& sample) {
 }
 
 std::string KeyOf(const CollectiveSample& sample) {
-  std::string key = StrCat(sample.op(), " ", sample.dtype(), " of ", sample.bytes(),
-                           " bytes among ", sample.group_size());
+  std::string key = sample.op();
+  if (!sample.dtype().empty()) key += StrCat(" ", sample.dtype());
+  key += StrCat(" of ", sample.bytes(), " bytes among ", sample.group_size());
   if (sample.flags() != 0) key += StrCat(" flags ", sample.flags());
   return key;
 }

@@ -12,8 +12,6 @@ int Order(const Primitive& x) {
   return x.shape.op == OpCode::kCopyH2D || x.shape.op == OpCode::kCopyD2H ? 1 : 0;
 }
 
-bool Sums(OpCode op) { return op == OpCode::kAllReduce || op == OpCode::kReduceScatter; }
-
 auto SortKey(const Primitive& x) {
   return std::make_tuple(Order(x), std::string(Name(x.shape.op)), x.on_host,
                          std::string(Name(x.shape.dtype)), x.shape.flags, x.shape.count,
@@ -21,6 +19,8 @@ auto SortKey(const Primitive& x) {
 }
 
 }  // namespace
+
+bool Sums(OpCode op) { return op == OpCode::kAllReduce || op == OpCode::kReduceScatter; }
 
 bool operator<(const Primitive& a, const Primitive& b) { return SortKey(a) < SortKey(b); }
 
@@ -33,7 +33,6 @@ std::optional<Primitive> PrimitiveOf(const TaskGraph& graph, TaskId id) {
     const Group& group = graph.groups[graph.rendezvous[task.rendezvous].group];
     primitive.group_size = static_cast<std::uint32_t>(group.members.size());
   }
-  // Bytes are bytes, but sums depend on what they are of.
   if (task.kind != TaskKind::kCompute && task.kind != TaskKind::kHost &&
       !Sums(primitive.shape.op)) {
     primitive.shape.dtype = Dtype::kUint8;

@@ -26,6 +26,10 @@ struct Primitive {
 // entries.
 bool operator<(const Primitive& a, const Primitive& b);
 
+// Whether an operation of groups adds numbers, so that it matters of what type they are. What only
+// moves bytes has dtype kUint8 in a primitive.
+bool Sums(OpCode op);
+
 // Nothing for a RECV: the SEND stands for the message.
 std::optional<Primitive> PrimitiveOf(const TaskGraph& graph, TaskId id);
 

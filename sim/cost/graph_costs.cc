@@ -198,7 +198,7 @@ class CostBuilder {
   Status AddCompute(ShapeId shape_id, std::uint32_t* cost_id) {
     const OpShape& shape = graph_.shapes[shape_id];
     TaskCost cost;
-    const Work work = WorkOf(shape, &cost);
+    const Work work = WorkOf(shape, /*on_host=*/false, &cost);
     // A lane cannot start kernels faster than the dispatcher launches them.
     const Status status = HasWorkers()
                               ? AddWork(shape, work, &cost)
@@ -211,17 +211,18 @@ class CostBuilder {
   // What is done: seconds alone, bytes read and written meanwhile.
   struct Work {
     double seconds = 0, traffic_bytes = 0;
-    double busy_slowdown = 1;
+    double busy_slowdown = 0;  // As measured; 0 = not.
   };
 
   bool HasWorkers() const { return out_.workers.threads > 0; }
 
   // An operator, and what its cost says beside its time.
-  Work WorkOf(const OpShape& shape, TaskCost* cost) const {
+  Work WorkOf(const OpShape& shape, bool on_host, TaskCost* cost) const {
     const OperatorTime roofline = roofline_.Of(shape);
     Work work{.seconds = roofline.seconds, .traffic_bytes = TrafficBytes(shape, gradient_bytes_)};
     if (operators_ != nullptr) {
-      const MeasuredOperators::Estimate estimate = operators_->Of(shape);
+      const auto host = on_host ? operators_->OnHost(shape) : std::nullopt;
+      const MeasuredOperators::Estimate estimate = host ? *host : operators_->Of(shape);
       work.seconds = estimate.seconds;
       work.busy_slowdown = estimate.busy_slowdown;
       const bool measured_rate = shape.op == OpCode::kAdam && adam_is_measured_;
@@ -235,10 +236,10 @@ class CostBuilder {
   // Work that misses the cache shares the host's memory with that of other threads, unless the
   // profile knows how much they slow it. Called where the flows of `cost` are the next ones.
   Status AddWork(const OpShape& shape, const Work& work, TaskCost* cost) {
-    cost->busy_slowdown = static_cast<float>(work.busy_slowdown);
     const bool misses_cache =
         work.traffic_bytes > static_cast<double>(cluster_.gpu().l2_bytes()) && work.seconds > 0;
-    const bool is_measured = work.busy_slowdown != 1;
+    const bool is_measured = work.busy_slowdown > 0;
+    if (is_measured) cost->busy_slowdown = static_cast<float>(work.busy_slowdown);
     if (is_measured || !misses_cache || !(cluster_.node().host().dram_bytes_per_s() > 0)) {
       return SetFixed(work.seconds, shape, cost);
     }
@@ -277,7 +278,8 @@ class CostBuilder {
         status = AddCollective(task, group, shape, &cost);
         break;
       case TaskKind::kHost:
-        status = HasWorkers() ? AddWork(shape, WorkOf(shape, &cost), &cost) : AddHost(task, shape);
+        status = HasWorkers() ? AddWork(shape, WorkOf(shape, /*on_host=*/true, &cost), &cost)
+                              : AddHost(task, shape, &cost);
         break;
       case TaskKind::kCompute:
         break;
@@ -343,7 +345,7 @@ class CostBuilder {
     MovementCost movement = CollectiveCost(cluster_, shape.op, bytes, layout);
     if (Status status = CheckRates(movement, shape); !status.ok()) return status;
     if (movements_ != nullptr && layout.members > 1) {
-      cost->extrapolated = movements_->Collective(shape.op, bytes, layout, &movement);
+      cost->extrapolated = movements_->Collective(shape, layout, &movement);
     }
     if (HasWorkers()) {
       const bool is_first =
@@ -363,7 +365,11 @@ class CostBuilder {
                    [&] { links_.AddNicRing(task.rank, share, &out_.hops); });
   }
 
-  Status AddHost(const Task& task, const OpShape& shape) {
+  Status AddHost(const Task& task, const OpShape& shape, TaskCost* cost) {
+    if (const auto measured = operators_ == nullptr ? std::nullopt : operators_->OnHost(shape)) {
+      cost->extrapolated = measured->extrapolated;
+      return SetFixed(measured->seconds, shape, cost);
+    }
     if (shape.op == OpCode::kAdam) {
       const double rate = links_.host_adam_params_per_s() * links_.host_adam_bytes_per_param();
       if (!(rate > 0)) return Missing(shape, "node.host.adam_params_per_s or dram_bytes_per_s");

@@ -41,101 +41,142 @@ MeasuredOperators::MeasuredOperators(const Profile& profile, const OperatorRoofl
     if (code == codes.end() || dtype == dtypes.end() || !(measured.median_s() > 0)) continue;
     OpShape shape{.op = code->second,
                   .dtype = dtype->second,
-                  .flags = static_cast<std::uint16_t>(measured.flags())};
+                  .flags = static_cast<std::uint16_t>(measured.flags()),
+                  .count = static_cast<std::uint16_t>(std::max(1u, measured.count()))};
     const auto count =
         std::min<std::size_t>(shape.dims.size(), static_cast<std::size_t>(measured.dims_size()));
     for (std::size_t i = 0; i < count; ++i) shape.dims[i] = measured.dims(static_cast<int>(i));
     shape = WorkShape(shape);
     const double roofline = then_.Of(shape).seconds;
-    Sample sample{.dims = shape.dims, .seconds = measured.median_s()};
+    Sample sample{
+        .sizes = SizesOf(shape), .seconds = measured.median_s(), .correction = Correction()};
     if (roofline > 0 && std::isfinite(roofline)) {
-      sample.log_factor = std::log(sample.seconds / roofline);
+      sample.correction.factor = std::log(sample.seconds / roofline);
     }
-    Table& table = tables_[{measured.op(), measured.dtype(), measured.flags()}];
-    if (table.samples.empty()) table.low = table.high = shape.dims;
-    for (std::size_t i = 0; i < shape.dims.size(); ++i) {
-      table.low[i] = std::min(table.low[i], shape.dims[i]);
-      table.high[i] = std::max(table.high[i], shape.dims[i]);
+    if (measured.busy_median_s() > 0) {
+      sample.correction.busy_slowdown = std::log(measured.busy_median_s() / sample.seconds);
+      sample.correction.has_busy = true;
+    }
+    Table& table = tables_[{measured.op(), measured.dtype(), measured.flags(), measured.on_host()}];
+    if (table.samples.empty()) table.low = table.high = sample.sizes;
+    for (std::size_t i = 0; i < kSizes; ++i) {
+      table.low[i] = std::min(table.low[i], sample.sizes[i]);
+      table.high[i] = std::max(table.high[i], sample.sizes[i]);
     }
     table.samples.push_back(sample);
   }
 }
 
-double MeasuredOperators::LogFactor(const Table& table, const std::array<std::int64_t, 6>& dims) {
+MeasuredOperators::Sizes MeasuredOperators::SizesOf(const OpShape& shape) {
+  Sizes sizes{};
+  std::copy(shape.dims.begin(), shape.dims.end(), sizes.begin());
+  sizes.back() = shape.count;
+  return sizes;
+}
+
+MeasuredOperators::Correction MeasuredOperators::Interpolate(const Table& table,
+                                                             const Sizes& sizes) {
   // Neighbours below and above along a single dimension: a straight line between them.
-  for (std::size_t axis = 0; axis < dims.size(); ++axis) {
+  for (std::size_t axis = 0; axis < kSizes; ++axis) {
     const Sample* below = nullptr;
     const Sample* above = nullptr;
     for (const Sample& sample : table.samples) {
       bool on_axis = true;
-      for (std::size_t i = 0; i < dims.size(); ++i) {
-        on_axis = on_axis && (i == axis || sample.dims[i] == dims[i]);
+      for (std::size_t i = 0; i < kSizes; ++i) {
+        on_axis = on_axis && (i == axis || sample.sizes[i] == sizes[i]);
       }
       if (!on_axis) continue;
-      const std::int64_t at = sample.dims[axis];
-      if (at <= dims[axis] && (below == nullptr || at > below->dims[axis])) below = &sample;
-      if (at >= dims[axis] && (above == nullptr || at < above->dims[axis])) above = &sample;
+      const std::int64_t at = sample.sizes[axis];
+      if (at <= sizes[axis] && (below == nullptr || at > below->sizes[axis])) below = &sample;
+      if (at >= sizes[axis] && (above == nullptr || at < above->sizes[axis])) above = &sample;
     }
     if (below == nullptr || above == nullptr) continue;
-    if (below->dims[axis] == above->dims[axis]) return below->log_factor;
-    const double whole = LogDistance(above->dims[axis], below->dims[axis]);
-    const double part = LogDistance(dims[axis], below->dims[axis]);
-    return below->log_factor + (above->log_factor - below->log_factor) * part / whole;
+    if (below->sizes[axis] == above->sizes[axis]) return below->correction;
+    const double part = LogDistance(sizes[axis], below->sizes[axis]) /
+                        LogDistance(above->sizes[axis], below->sizes[axis]);
+    const auto line = [part](double low, double high) { return low + (high - low) * part; };
+    return {
+        .factor = line(below->correction.factor, above->correction.factor),
+        .busy_slowdown = line(below->correction.busy_slowdown, above->correction.busy_slowdown)};
   }
-  std::vector<std::pair<double, double>> near;  // Squared distance, log factor.
+  // By squared distance, then in the profile's order.
+  std::vector<std::pair<double, std::size_t>> near;
   near.reserve(table.samples.size());
-  for (const Sample& sample : table.samples) {
+  for (std::size_t at = 0; at < table.samples.size(); ++at) {
     double distance = 0;
-    for (std::size_t i = 0; i < dims.size(); ++i) {
-      const double d = LogDistance(dims[i], sample.dims[i]);
+    for (std::size_t i = 0; i < kSizes; ++i) {
+      const double d = LogDistance(sizes[i], table.samples[at].sizes[i]);
       distance += d * d;
     }
-    near.emplace_back(distance, sample.log_factor);
+    near.emplace_back(distance, at);
   }
   const auto count = static_cast<std::ptrdiff_t>(std::min(kNeighbours, near.size()));
   std::partial_sort(near.begin(), near.begin() + count, near.end());
-  double sum = 0, weights = 0;
+  Correction mean{.has_busy = true};
+  double weights = 0;
   for (std::ptrdiff_t i = 0; i < count; ++i) {
-    const auto& [distance, factor] = near[static_cast<std::size_t>(i)];
+    const auto& [distance, at] = near[static_cast<std::size_t>(i)];
     const double weight = 1 / (distance + 1e-12);
-    sum += weight * factor;
+    mean.factor += weight * table.samples[at].correction.factor;
+    mean.busy_slowdown += weight * table.samples[at].correction.busy_slowdown;
+    mean.has_busy = mean.has_busy && table.samples[at].correction.has_busy;
     weights += weight;
   }
-  return sum / weights;
+  mean.factor /= weights;
+  mean.busy_slowdown /= weights;
+  return mean;
 }
 
-MeasuredOperators::Estimate MeasuredOperators::Of(const OpShape& whole_shape) const {
+double MeasuredOperators::BusySlowdown(const Correction& correction) {
+  return correction.has_busy ? std::exp(correction.busy_slowdown) : 0;
+}
+
+std::optional<MeasuredOperators::Estimate> MeasuredOperators::OnHost(const OpShape& shape) const {
+  if (!tables_.contains({Name(shape.op), Name(shape.dtype), shape.flags, true})) {
+    return std::nullopt;
+  }
+  return Find(shape, /*on_host=*/true);
+}
+
+MeasuredOperators::Estimate MeasuredOperators::Find(const OpShape& whole_shape,
+                                                    bool on_host) const {
   const OpShape shape = WorkShape(whole_shape);
   const double now = now_.Of(shape).seconds;
-  const auto at = tables_.find({Name(shape.op), Name(shape.dtype), shape.flags});
+  const auto at = tables_.find({Name(shape.op), Name(shape.dtype), shape.flags, on_host});
   if (at == tables_.end()) return {.seconds = now, .extrapolated = true};
   const Table& table = at->second;
+  const Sizes sizes = SizesOf(shape);
   const double then = then_.Of(shape).seconds;
   const bool changed = now != then;
   for (const Sample& sample : table.samples) {
-    if (sample.dims != shape.dims) continue;
-    if (!changed) return {.seconds = sample.seconds, .extrapolated = false};
-    return {.seconds = sample.seconds * now / then, .extrapolated = true};
+    if (sample.sizes != sizes) continue;
+    return {.seconds = changed ? sample.seconds * now / then : sample.seconds,
+            .extrapolated = changed,
+            .busy_slowdown = BusySlowdown(sample.correction)};
   }
   bool inside = true;
-  for (std::size_t i = 0; i < shape.dims.size(); ++i) {
-    inside = inside && shape.dims[i] >= table.low[i] && shape.dims[i] <= table.high[i];
+  for (std::size_t i = 0; i < kSizes; ++i) {
+    inside = inside && sizes[i] >= table.low[i] && sizes[i] <= table.high[i];
   }
-  return {.seconds = now * std::exp(LogFactor(table, shape.dims)),
-          .extrapolated = changed || !inside};
+  const Correction correction = Interpolate(table, sizes);
+  return {.seconds = now * std::exp(correction.factor),
+          .extrapolated = changed || !inside,
+          .busy_slowdown = BusySlowdown(correction)};
 }
 
 MeasuredMovements::MeasuredMovements(const Profile& profile, const Cluster& cluster)
     : then_(MeasuredOn(profile, cluster)) {
   for (const CollectiveSample& sample : profile.collectives()) {
     if (sample.bytes() <= 0 || !(sample.median_s() > 0)) continue;
-    collectives_[{sample.op(), sample.group_size(), sample.ranks_per_node()}].push_back(
-        {static_cast<double>(sample.bytes()), sample.median_s()});
+    collectives_[{sample.op(), sample.group_size(), sample.ranks_per_node(), sample.dtype(),
+                  sample.flags()}]
+        .push_back(
+            {static_cast<double>(sample.bytes()), sample.median_s(), sample.busy_median_s()});
   }
   for (const CopySample& sample : profile.copies()) {
     if (sample.bytes() <= 0 || !(sample.alone_s() > 0)) continue;
     Points& points = sample.direction() == CopySample::H2D ? h2d_ : d2h_;
-    points.push_back({static_cast<double>(sample.bytes()), sample.alone_s()});
+    points.push_back({static_cast<double>(sample.bytes()), sample.alone_s(), sample.busy_s()});
   }
   // By size; of several at one size the first that the file has.
   const auto arrange = [](Points& points) {
@@ -158,6 +199,7 @@ bool MeasuredMovements::Apply(const Points& points, double bytes, double then_s,
   while (upper + 1 < points.size() && points[upper].bytes < bytes) ++upper;
   const Point& high = points[upper];
   double seconds = high.seconds, latency = high.seconds;
+  const Point* nearest = &high;
   if (points.size() == 1) {
     // One size: the model's own latency, the rest moves at one rate.
     latency = std::min(cost->fixed_s, high.seconds);
@@ -167,16 +209,19 @@ bool MeasuredMovements::Apply(const Points& points, double bytes, double then_s,
     const double slope = std::max(0.0, (high.seconds - low.seconds) / (high.bytes - low.bytes));
     // Where time grows faster than size the line starts below 0: all of it is bandwidth then.
     latency = std::max(0.0, low.seconds - slope * low.bytes);
-    seconds = low.seconds + slope * (bytes - low.bytes);
+    seconds = bytes == high.bytes ? high.seconds : low.seconds + slope * (bytes - low.bytes);
+    if (bytes - low.bytes < high.bytes - bytes) nearest = &low;
   } else {
     latency = seconds = points.front().seconds;  // Smaller than measured: no faster.
   }
+  if (nearest->busy_s > 0) cost->busy_slowdown = nearest->busy_s / nearest->seconds;
   const bool extrapolated =
       change != 1 || bytes < points.front().bytes || bytes > points.back().bytes;
 
   const double old_flow = cost->FlowSeconds();
+  latency = std::min(latency, seconds);
   cost->fixed_s = latency * change;
-  const double flow = std::max(0.0, seconds - latency) * change;
+  const double flow = (seconds - latency) * change;
   if (flow <= 0 || !(old_flow > 0)) {
     cost->peer_bytes = cost->nic_bytes = 0;  // All time is latency.
     cost->fixed_s = seconds * change;
@@ -187,17 +232,28 @@ bool MeasuredMovements::Apply(const Points& points, double bytes, double then_s,
   return extrapolated;
 }
 
-bool MeasuredMovements::Collective(OpCode op, double bytes, const GroupShape& shape,
+const MeasuredMovements::Points* MeasuredMovements::Find(const Key& exact) const {
+  const auto& [op, members, in_node, dtype, flags] = exact;
+  for (const Key& key : {exact, Key(op, members, in_node, "", flags)}) {
+    const auto at = collectives_.find(key);
+    if (at != collectives_.end()) return &at->second;
+  }
+  return nullptr;
+}
+
+bool MeasuredMovements::Collective(const OpShape& shape, const GroupShape& group,
                                    MovementCost* cost) const {
-  const auto at = collectives_.find({Name(op), shape.members, shape.own_node_members});
-  if (at == collectives_.end()) return true;
-  return Apply(at->second, bytes, CollectiveCost(then_, op, bytes, shape).Seconds(), cost);
+  const Points* points =
+      Find({Name(shape.op), group.members, group.own_node_members, Name(shape.dtype), shape.flags});
+  if (points == nullptr) return true;
+  const auto bytes = static_cast<double>(shape.dims[0]);
+  return Apply(*points, bytes, CollectiveCost(then_, shape.op, bytes, group).Seconds(), cost);
 }
 
 bool MeasuredMovements::Send(double bytes, bool same_node, MovementCost* cost) const {
-  const auto at = collectives_.find({Name(OpCode::kSend), 2, same_node ? 2 : 1});
-  if (at == collectives_.end()) return true;
-  return Apply(at->second, bytes, SendCost(then_, bytes, same_node).Seconds(), cost);
+  const Points* points = Find({Name(OpCode::kSend), 2, same_node ? 2 : 1, "", 0});
+  if (points == nullptr) return true;
+  return Apply(*points, bytes, SendCost(then_, bytes, same_node).Seconds(), cost);
 }
 
 bool MeasuredMovements::Copy(double bytes, bool h2d, MovementCost* cost) const {

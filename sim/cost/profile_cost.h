@@ -5,6 +5,9 @@
 // roofline also carries the change: measured x new / old.
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -27,24 +30,38 @@ class MeasuredOperators {
   struct Estimate {
     double seconds = 0;
     bool extrapolated = false;
-    double busy_slowdown = 1;  // Time while all threads compute, over `seconds`; 1 if not measured.
+    double busy_slowdown = 0;  // Time while all threads compute, over `seconds`; 0 = not measured.
   };
   // Never measured at all (op, dtype, flags): the bare roofline, extrapolated.
-  Estimate Of(const OpShape& shape) const;
+  Estimate Of(const OpShape& shape) const { return Find(shape, /*on_host=*/false); }
+  // The same as a HOST task; nothing if none of its kind was measured there.
+  std::optional<Estimate> OnHost(const OpShape& shape) const;
 
  private:
+  static constexpr std::size_t kSizes = 7;
+  using Sizes = std::array<std::int64_t, kSizes>;  // OpShape::dims and count.
+
+  // What corrects a roofline, as logarithms.
+  struct Correction {
+    double factor = 0;         // Measured / roofline when measured.
+    double busy_slowdown = 0;  // Busy / alone.
+    bool has_busy = false;     // Every sample that it comes from was measured busy, too.
+  };
   struct Sample {
-    std::array<std::int64_t, 6> dims{};
+    Sizes sizes{};
     double seconds = 0;
-    double log_factor = 0;  // ln(measured / roofline when measured).
+    Correction correction;
   };
   struct Table {
     std::vector<Sample> samples;
-    std::array<std::int64_t, 6> low{}, high{};  // Range of each dimension.
+    Sizes low{}, high{};  // Range of each size.
   };
-  using Key = std::tuple<std::string, std::string, std::uint32_t>;  // op, dtype, flags
+  using Key = std::tuple<std::string, std::string, std::uint32_t, bool>;  // op, dtype, flags, host
 
-  static double LogFactor(const Table& table, const std::array<std::int64_t, 6>& dims);
+  static Sizes SizesOf(const OpShape& shape);
+  static double BusySlowdown(const Correction& correction);
+  static Correction Interpolate(const Table& table, const Sizes& sizes);
+  Estimate Find(const OpShape& shape, bool on_host) const;
 
   const OperatorRoofline now_, then_;
   std::map<Key, Table> tables_;
@@ -58,17 +75,21 @@ class MeasuredMovements {
 
   // Replace the modelled `cost` by the measured one. True where the result is extrapolated: no such
   // movement was measured (the model stays), or not at this size or on this cluster.
-  bool Collective(OpCode op, double bytes, const GroupShape& shape, MovementCost* cost) const;
+  // `shape`: op, dtype of what is summed, flags, bytes.
+  bool Collective(const OpShape& shape, const GroupShape& group, MovementCost* cost) const;
   bool Send(double bytes, bool same_node, MovementCost* cost) const;
   bool Copy(double bytes, bool h2d, MovementCost* cost) const;
 
  private:
   struct Point {
     double bytes = 0, seconds = 0;
+    double busy_s = 0;  // 0 = not measured.
   };
-  using Points = std::vector<Point>;                                // By bytes.
-  using Key = std::tuple<std::string, std::int64_t, std::int64_t>;  // op, members, a node.
+  using Points = std::vector<Point>;  // By bytes.
+  // op, members, a node, dtype ("" = any), flags.
+  using Key = std::tuple<std::string, std::int64_t, std::int64_t, std::string, std::uint32_t>;
 
+  const Points* Find(const Key& exact) const;
   // `then_s`: what the model says of the machine that was measured.
   static bool Apply(const Points& points, double bytes, double then_s, MovementCost* cost);
 

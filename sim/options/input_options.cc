@@ -20,8 +20,10 @@ OptionSpec ModelOption() {
 }
 
 OptionSpec ClusterOption() {
-  return {"cluster", "NAME|FILE",
-          "a name of `twinstep list clusters`, or a text file like those of hw_specs/ (required)"};
+  return {
+      "cluster", "NAME|FILE",
+      "a name of `twinstep list clusters`, or a text file like those of hw_specs/ (default: what "
+      "--profile was measured on)"};
 }
 
 OptionSpec ProfileOption() {

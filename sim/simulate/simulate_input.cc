@@ -1,6 +1,7 @@
 #include "sim/simulate/simulate_input.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "hw_specs/validate_cluster.h"
@@ -60,21 +61,33 @@ std::int64_t GpusOf(const Plan& plan, const Cluster& cluster) {
   return gpus;
 }
 
+// Without --cluster: the machine that the profile was measured on.
+Result<Cluster> ReadClusterOrMeasured(const Options& options,
+                                      const std::optional<Profile>& profile) {
+  if (options.Has("cluster") || !profile.has_value()) {
+    const Status given = CheckRequired(options, "simulate", {"cluster"});
+    if (!given.ok()) return given.error();
+    return ReadClusterOption(options);
+  }
+  if (profile->has_measured_on()) return profile->measured_on();
+  return OptionError("cluster", "is missing, and the profile does not say what it was measured on");
+}
+
 }  // namespace
 
 Result<SimulateInput> ReadInput(const Options& options) {
-  const Status given = CheckRequired(options, "simulate", {"model", "cluster"});
+  const Status given = CheckRequired(options, "simulate", {"model"});
   if (!given.ok()) return given.error();
   SimulateInput input;
   Result<Model> model = ReadModelOption(options);
   if (!model.ok()) return model.error();
   input.model = std::move(model).value();
-  Result<Cluster> cluster = ReadClusterOption(options);
-  if (!cluster.ok()) return cluster.error();
-  input.cluster = std::move(cluster).value();
   Result<std::optional<Profile>> profile = ReadProfileOption(options);
   if (!profile.ok()) return profile.error();
   input.profile = std::move(profile).value();
+  Result<Cluster> cluster = ReadClusterOrMeasured(options, input.profile);
+  if (!cluster.ok()) return cluster.error();
+  input.cluster = std::move(cluster).value();
   // What a person may change is validated once it is changed.
   for (const Status& status :
        {ApplySetOptions(options, {{"model", &input.model}, {"cluster", &input.cluster}}),

@@ -23,6 +23,10 @@ Profile Parse(const std::string& text) {
   return profile;
 }
 
+OpShape Collective(OpCode op, std::int64_t bytes) {
+  return {.op = op, .dtype = Dtype::kFp32, .dims = {bytes}};
+}
+
 OpShape Gemm(std::int64_t m, std::int64_t n, std::int64_t k) {
   return {.op = OpCode::kGemmForward, .dims = {m, n, k}};
 }
@@ -185,18 +189,68 @@ TEST(MeasuredMovementsTest, CollectivesByGroupAndSize) {
   const GroupShape eight{8, 2, 4, 4};
   MovementCost cost = CollectiveCost(cluster, OpCode::kAllReduce, 4001000, eight);
   const MovementCost model = cost;
-  EXPECT_FALSE(movements.Collective(OpCode::kAllReduce, 4001000, eight, &cost));
+  EXPECT_FALSE(movements.Collective(Collective(OpCode::kAllReduce, 4001000), eight, &cost));
   EXPECT_NEAR(cost.Seconds(), 2530e-6, 1e-12);
   // The bytes on the wires stay the algorithm's; only rates and latency are measured.
   EXPECT_EQ(cost.nic_bytes, model.nic_bytes);
   EXPECT_EQ(cost.peer_bytes, model.peer_bytes);
-  EXPECT_TRUE(movements.Collective(OpCode::kAllReduce, 4001000, {8, 1, 8, 8}, &cost));
-  EXPECT_TRUE(movements.Collective(OpCode::kAllGather, 4001000, eight, &cost));
+  EXPECT_TRUE(movements.Collective(Collective(OpCode::kAllReduce, 4001000), {8, 1, 8, 8}, &cost));
+  EXPECT_TRUE(movements.Collective(Collective(OpCode::kAllGather, 4001000), eight, &cost));
 
   MovementCost send = SendCost(cluster, 1001000, true);
   EXPECT_FALSE(movements.Send(1001000, true, &send));
   EXPECT_NEAR(send.Seconds(), 45e-6, 1e-12);
   EXPECT_TRUE(movements.Send(1001000, false, &send));
+}
+
+TEST(MeasuredMovementsTest, SumsDependOnTheirType) {
+  const Cluster cluster = PlainCluster();
+  const MeasuredMovements movements(Parse(R"(
+      collectives { op: "all_reduce" group_size: 2 ranks_per_node: 2 bytes: 1000 median_s: 30e-6
+                    dtype: "fp32" }
+      collectives { op: "all_reduce" group_size: 2 ranks_per_node: 2 bytes: 1000 median_s: 90e-6
+                    dtype: "bf16" busy_median_s: 99e-6 }
+      collectives { op: "all_reduce" group_size: 2 ranks_per_node: 2 bytes: 1000 median_s: 10e-6
+                    dtype: "fp32" flags: 1024 })"),
+                                    cluster);
+  const GroupShape two{2, 1, 2, 2};
+  OpShape shape = Collective(OpCode::kAllReduce, 1000);
+  MovementCost cost = CollectiveCost(cluster, shape.op, 1000, two);
+  EXPECT_FALSE(movements.Collective(shape, two, &cost));
+  EXPECT_NEAR(cost.Seconds(), 30e-6, 1e-15);
+  EXPECT_EQ(cost.busy_slowdown, 1);
+  shape.dtype = Dtype::kBf16;
+  EXPECT_FALSE(movements.Collective(shape, two, &cost));
+  EXPECT_NEAR(cost.Seconds(), 90e-6, 1e-15);
+  EXPECT_NEAR(cost.busy_slowdown, 1.1, 1e-12);
+  shape.dtype = Dtype::kFp32;
+  shape.flags = kExactSum;
+  EXPECT_FALSE(movements.Collective(shape, two, &cost));
+  EXPECT_NEAR(cost.Seconds(), 10e-6, 1e-15);
+  shape.dtype = Dtype::kFp16;
+  EXPECT_TRUE(movements.Collective(shape, two, &cost));
+}
+
+TEST(MeasuredOperatorsTest, BusyTimeShardsAndHost) {
+  const Cluster cluster = PlainCluster();
+  const MeasuredOperators operators = Operators(Parse(R"(
+      operators { op: "grad_norm" dtype: "fp32" dims: 1000 median_s: 8e-6 busy_median_s: 12e-6 }
+      operators { op: "grad_norm" dtype: "fp32" dims: 1000 count: 2 median_s: 4e-6 }
+      operators { op: "adam" dtype: "fp32" dims: 1000 median_s: 5e-6 on_host: true })"),
+                                                cluster);
+  OpShape norm{.op = OpCode::kGradNorm, .dtype = Dtype::kFp32, .dims = {1000}};
+  EXPECT_EQ(operators.Of(norm).seconds, 8e-6);
+  EXPECT_NEAR(operators.Of(norm).busy_slowdown, 1.5, 1e-12);
+  norm.count = 2;
+  norm.index = 1;
+  EXPECT_EQ(operators.Of(norm).seconds, 4e-6);
+  EXPECT_EQ(operators.Of(norm).busy_slowdown, 0);  // Not measured.
+  EXPECT_FALSE(operators.OnHost(norm).has_value());
+  const OpShape adam{.op = OpCode::kAdam, .dtype = Dtype::kFp32, .dims = {1000}};
+  EXPECT_TRUE(operators.Of(adam).extrapolated);
+  ASSERT_TRUE(operators.OnHost(adam).has_value());
+  EXPECT_EQ(operators.OnHost(adam)->seconds, 5e-6);
+  EXPECT_FALSE(operators.OnHost(adam)->extrapolated);
 }
 
 TEST(MeasuredMovementsTest, ChangedLinkScalesNewOverOld) {
