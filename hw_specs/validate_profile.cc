@@ -86,7 +86,6 @@ Status ValidateProfile(const Profile& profile, const TextSource& source) {
   CheckOperators(profile, &errors);
   CheckMovements(profile, &errors);
   errors.CheckZeroOrRange("dispatch_s", 1e-12, 1);
-  errors.CheckZeroOrRange("wake_s", 1e-12, 1);
   errors.CheckZeroOrRange("busy_threads", 1, 1e6);
   errors.CheckZeroOrRange("gpu_adam_params_per_s", 1e3, 1e17);
   errors.CheckZeroOrRange("host_adam_params_per_s", 1e3, 1e17);

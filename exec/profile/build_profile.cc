@@ -3,7 +3,6 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <set>
 #include <utility>
@@ -14,18 +13,12 @@
 namespace twinstep {
 namespace {
 
-constexpr int kDigits = 5;  // More are noise.
-
-double Rounded(double value) {
-  if (!(value > 0)) return 0;
-  const double scale = std::pow(10, kDigits - 1 - std::floor(std::log10(value)));
-  return std::round(value * scale) / scale;
-}
-
 // Clocks tick: what took no time at all took less than a tick.
 constexpr double kShortest_s = 1e-9;
 
-double Median(const Summary& summary) { return Rounded(std::max(summary.median, kShortest_s)); }
+double Median(const Summary& summary) {
+  return RoundMeasured(std::max(summary.median, kShortest_s));
+}
 
 bool IsCopy(OpCode op) { return op == OpCode::kCopyH2D || op == OpCode::kCopyD2H; }
 
@@ -42,7 +35,7 @@ void AddOperator(const Primitive& primitive, const Summary& alone, double busy_s
   if (shape.count > 1) sample->set_count(shape.count);
   sample->set_on_host(primitive.on_host);
   sample->set_median_s(Median(alone));
-  sample->set_relative_spread(Rounded(alone.relative_spread));
+  sample->set_relative_spread(RoundMeasured(alone.relative_spread));
   sample->set_samples(static_cast<std::int64_t>(alone.kept));
   sample->set_busy_median_s(busy_s);
 }
@@ -52,7 +45,7 @@ void AddCopy(const Primitive& primitive, const Summary& alone, double busy_s, Pr
   sample->set_direction(primitive.shape.op == OpCode::kCopyH2D ? CopySample::H2D : CopySample::D2H);
   sample->set_bytes(primitive.shape.dims[0]);
   sample->set_alone_s(Median(alone));
-  sample->set_relative_spread(Rounded(alone.relative_spread));
+  sample->set_relative_spread(RoundMeasured(alone.relative_spread));
   sample->set_samples(static_cast<std::int64_t>(alone.kept));
   sample->set_busy_s(busy_s);
 }
@@ -66,7 +59,7 @@ void AddGroup(const Primitive& primitive, const Summary& alone, double busy_s, P
   if (Sums(primitive.shape.op)) sample->set_dtype(Name(primitive.shape.dtype));
   sample->set_flags(primitive.shape.flags);
   sample->set_median_s(Median(alone));
-  sample->set_relative_spread(Rounded(alone.relative_spread));
+  sample->set_relative_spread(RoundMeasured(alone.relative_spread));
   sample->set_samples(static_cast<std::int64_t>(alone.kept));
   sample->set_busy_median_s(busy_s);
 }

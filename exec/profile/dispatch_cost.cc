@@ -14,9 +14,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kRepeats = 200;
-// Longer than a thread looks for work before it sleeps.
-constexpr std::chrono::microseconds kWork{150};
+constexpr int kRepeats = 100;
+// Longer than a thread looks for work before it sleeps, and than it takes to wake up.
+constexpr std::chrono::microseconds kWork{500};
 constexpr double kStallLimit_s = 60;
 
 // Lane 0: task 0, an event, task 1. Lane 1: waits for the event, task 2. The thread that ran task 0

@@ -3,8 +3,8 @@
 
 namespace twinstep {
 
-// From the moment when a task can run until a thread that slept has begun it: median of some
-// hundred times, in seconds. Takes less than a tenth of a second.
+// From the moment when a task can run until a thread that slept has begun it: median of a
+// hundred times, in seconds. Takes a tenth of a second.
 double MeasureWakeSeconds();
 
 }  // namespace twinstep

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "exec/cpu/blas.h"
+#include "exec/profile/statistics.h"
 #include "sim/format.h"
 #include "sim/str_cat.h"
 #include "sim/version.h"
@@ -37,6 +38,17 @@ std::string_view LineValue(std::string_view text, std::string_view name) {
   return {};
 }
 
+// "32768K" of the largest of the first core's caches.
+std::int64_t LastCacheBytes() {
+  std::int64_t largest = 0;
+  for (int level = 0;; ++level) {
+    std::ifstream file(StrCat("/sys/devices/system/cpu/cpu0/cache/index", level, "/size"));
+    std::int64_t kilobytes = 0;
+    if (!(file >> kilobytes)) return largest;
+    largest = std::max(largest, kilobytes * kBytesPerKilobyte);
+  }
+}
+
 }  // namespace
 
 std::string CpuModel(std::string_view cpuinfo) {
@@ -52,7 +64,8 @@ std::int64_t MemoryLine(std::string_view meminfo, std::string_view name) {
 Machine ReadMachine() {
   Machine machine{.cpu = CpuModel(ReadAll("/proc/cpuinfo")),
                   .cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency())),
-                  .memory_bytes = MemoryLine(ReadAll("/proc/meminfo"), "MemTotal")};
+                  .memory_bytes = MemoryLine(ReadAll("/proc/meminfo"), "MemTotal"),
+                  .cache_bytes = LastCacheBytes()};
   if (machine.cpu.empty()) machine.cpu = "unknown CPU";
   return machine;
 }
@@ -82,17 +95,18 @@ Cluster MachineCluster(const Machine& machine, const MachineRates& rates) {
   gpu->set_name(StrCat("a thread of ", machine.cpu));
   gpu->set_memory_bytes(machine.memory_bytes);
   // 16-bit numbers are stored only: arithmetic is in fp32.
-  gpu->set_bf16_flops_per_s(rates.fp32_flops_per_s);
-  gpu->set_fp32_flops_per_s(rates.fp32_flops_per_s);
-  gpu->set_fp64_flops_per_s(rates.fp64_flops_per_s);
-  gpu->set_memory_bytes_per_s(rates.thread_bytes_per_s);
+  gpu->set_bf16_flops_per_s(RoundMeasured(rates.fp32_flops_per_s));
+  gpu->set_fp32_flops_per_s(RoundMeasured(rates.fp32_flops_per_s));
+  gpu->set_fp64_flops_per_s(RoundMeasured(rates.fp64_flops_per_s));
+  gpu->set_memory_bytes_per_s(RoundMeasured(rates.thread_bytes_per_s));
+  if (machine.cache_bytes > 0) gpu->set_l2_bytes(machine.cache_bytes);
   Node* node = cluster.mutable_node();
   node->set_gpus(kRanks);
-  node->mutable_pcie()->set_h2d_bytes_per_s(rates.copy_bytes_per_s);
-  node->mutable_pcie()->set_d2h_bytes_per_s(rates.copy_bytes_per_s);
-  node->mutable_nvlink()->set_bytes_per_s(rates.copy_bytes_per_s);
+  node->mutable_pcie()->set_h2d_bytes_per_s(RoundMeasured(rates.copy_bytes_per_s));
+  node->mutable_pcie()->set_d2h_bytes_per_s(RoundMeasured(rates.copy_bytes_per_s));
+  node->mutable_nvlink()->set_bytes_per_s(RoundMeasured(rates.copy_bytes_per_s));
   node->mutable_host()->set_memory_bytes(machine.memory_bytes);
-  node->mutable_host()->set_dram_bytes_per_s(rates.dram_bytes_per_s);
+  node->mutable_host()->set_dram_bytes_per_s(RoundMeasured(rates.dram_bytes_per_s));
   node->mutable_host()->set_cores(machine.cores);
   return cluster;
 }

@@ -12,6 +12,7 @@
 #include "exec/profile/profile_input.h"
 #include "exec/profile/profile_options.h"
 #include "exec/profile/serial_run.h"
+#include "exec/profile/statistics.h"
 #include "exec/runtime/atomic_file.h"
 #include "sim/format.h"
 #include "sim/report/progress.h"
@@ -123,8 +124,11 @@ class Command {
       profile.add_runs(RunName(input.model, plan.plan));
     }
     if (input.threads > 1) profile.set_busy_threads(input.threads);
-    profile.set_wake_s(MeasureWakeSeconds());
     *profile.mutable_measured_on() = MachineCluster(machine, MeasureRates(input.threads));
+    Workers* workers = profile.mutable_measured_on()->mutable_node()->mutable_workers();
+    workers->set_threads(input.threads);
+    workers->set_dispatch_s(profile.dispatch_s());
+    workers->set_wake_s(RoundMeasured(MeasureWakeSeconds()));
     return profile;
   }
 

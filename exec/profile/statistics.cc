@@ -34,4 +34,12 @@ Summary Summarize(std::vector<double> values) {
   return summary;
 }
 
+double RoundMeasured(double value) {
+  if (!(value > 0)) return 0;
+  // Powers of ten are exact above 1 only.
+  const double digits = std::floor(std::log10(value)) - (kMeasuredDigits - 1);
+  const double unit = std::pow(10, std::abs(digits));
+  return digits > 0 ? std::round(value / unit) * unit : std::round(value * unit) / unit;
+}
+
 }  // namespace twinstep

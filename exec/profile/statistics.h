@@ -22,4 +22,8 @@ double Quantile(const std::vector<double>& values, double q);
 // summarises the rest. All zero if `values` is empty.
 Summary Summarize(std::vector<double> values);
 
+// To as many significant digits: of a measurement more are noise. 0 stays 0.
+inline constexpr int kMeasuredDigits = 5;
+double RoundMeasured(double value);
+
 }  // namespace twinstep

@@ -214,21 +214,20 @@ TEST(MeasuredMovementsTest, SumsDependOnTheirType) {
                     dtype: "fp32" flags: 1024 })"),
                                     cluster);
   const GroupShape two{2, 1, 2, 2};
-  OpShape shape = Collective(OpCode::kAllReduce, 1000);
-  MovementCost cost = CollectiveCost(cluster, shape.op, 1000, two);
-  EXPECT_FALSE(movements.Collective(shape, two, &cost));
-  EXPECT_NEAR(cost.Seconds(), 30e-6, 1e-15);
-  EXPECT_EQ(cost.busy_slowdown, 1);
-  shape.dtype = Dtype::kBf16;
-  EXPECT_FALSE(movements.Collective(shape, two, &cost));
-  EXPECT_NEAR(cost.Seconds(), 90e-6, 1e-15);
-  EXPECT_NEAR(cost.busy_slowdown, 1.1, 1e-12);
-  shape.dtype = Dtype::kFp32;
-  shape.flags = kExactSum;
-  EXPECT_FALSE(movements.Collective(shape, two, &cost));
-  EXPECT_NEAR(cost.Seconds(), 10e-6, 1e-15);
-  shape.dtype = Dtype::kFp16;
-  EXPECT_TRUE(movements.Collective(shape, two, &cost));
+  const auto measured = [&](Dtype dtype, std::uint16_t flags) {
+    const OpShape shape{.op = OpCode::kAllReduce, .dtype = dtype, .flags = flags, .dims = {1000}};
+    MovementCost cost = CollectiveCost(cluster, shape.op, 1000, two);
+    EXPECT_FALSE(movements.Collective(shape, two, &cost));
+    return cost;
+  };
+  EXPECT_NEAR(measured(Dtype::kFp32, 0).Seconds(), 30e-6, 1e-15);
+  EXPECT_EQ(measured(Dtype::kFp32, 0).busy_slowdown, 1);
+  EXPECT_NEAR(measured(Dtype::kBf16, 0).Seconds(), 90e-6, 1e-15);
+  EXPECT_NEAR(measured(Dtype::kBf16, 0).busy_slowdown, 1.1, 1e-12);
+  EXPECT_NEAR(measured(Dtype::kFp32, kExactSum).Seconds(), 10e-6, 1e-15);
+  MovementCost cost = CollectiveCost(cluster, OpCode::kAllReduce, 1000, two);
+  const OpShape never{.op = OpCode::kAllReduce, .dtype = Dtype::kFp16, .dims = {1000}};
+  EXPECT_TRUE(movements.Collective(never, two, &cost));
 }
 
 TEST(MeasuredOperatorsTest, BusyTimeShardsAndHost) {
