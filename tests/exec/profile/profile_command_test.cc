@@ -55,7 +55,7 @@ class ProfileCommand : public testing::Test {
 };
 
 TEST_F(ProfileCommand, WritesEntriesWithProvenance) {
-  const Outcome run = RunProfile(Small({"--pp", "2", "--offload-ratio", "0.5", "--output", file_}));
+  const Outcome run = RunProfile(Small({"--pp", "4", "--offload-ratio", "0.5", "--output", file_}));
   ASSERT_EQ(run.code, ExitCode::kDone) << run.err;
   EXPECT_EQ(run.err, "");
   EXPECT_THAT(run.out, HasSubstr(" operators, "));
@@ -68,7 +68,7 @@ TEST_F(ProfileCommand, WritesEntriesWithProvenance) {
   EXPECT_THAT(profile.versions(0), StartsWith("twinstep "));
   EXPECT_THAT(profile.versions(1), StartsWith("OpenBLAS "));
   EXPECT_THAT(profile.options(), ElementsAre("backend cpu", "threads 2"));
-  EXPECT_THAT(profile.runs(), ElementsAre("tiny-llama-gqa fp32, tensor 1 x context 1 x pipeline 2 "
+  EXPECT_THAT(profile.runs(), ElementsAre("tiny-llama-gqa fp32, tensor 1 x context 1 x pipeline 4 "
                                           "x data 1, 4 micro-batches of 1 x 16 tokens"));
   EXPECT_GT(profile.operators_size(), 20);
   EXPECT_GT(profile.copies_size(), 0);
