@@ -91,11 +91,12 @@ __global__ void __launch_bounds__(kWarp* kColumnRows)
 
 template <typename C, typename G>
 cudaError_t LaunchColumnTotals(const C* partial, std::int64_t chunks, std::int64_t stride,
-                               std::int64_t width, bool accumulates, G* out, cudaStream_t stream) {
+                               std::int64_t width, const G* accumulated, G* out,
+                               cudaStream_t stream) {
   if (width == 0) return cudaSuccess;
   const auto blocks = static_cast<unsigned>((width + kWarp - 1) / kWarp);
-  ColumnTotalsKernel<<<blocks, kWarp * kColumnRows, 0, stream>>>(
-      partial, chunks, stride, width, accumulates ? out : static_cast<const G*>(nullptr), out);
+  ColumnTotalsKernel<<<blocks, kWarp * kColumnRows, 0, stream>>>(partial, chunks, stride, width,
+                                                                 accumulated, out);
   return cudaGetLastError();
 }
 

@@ -413,11 +413,11 @@ cudaError_t Backward(const KernelCall& call) {
         return LaunchColumnPartials(n, h, aligned, partial, call.stream, body);
       });
   if (error != cudaSuccess) return error;
-  const bool accumulates = Has(call, kAccumulateGradient);
   for (std::int64_t sum = 0; sum < kSums; ++sum) {
+    G* gradient = Write<G>(call, static_cast<std::size_t>(1 + sum));
+    const G* before = Has(call, kAccumulateGradient) ? gradient : nullptr;
     const cudaError_t totals =
-        LaunchColumnTotals(partial + sum * h, chunks, kSums * h, h, accumulates,
-                           Write<G>(call, static_cast<std::size_t>(1 + sum)), call.stream);
+        LaunchColumnTotals(partial + sum * h, chunks, kSums * h, h, before, gradient, call.stream);
     if (totals != cudaSuccess) return totals;
   }
   return cudaSuccess;
