@@ -1,7 +1,6 @@
 #include "sim/graph/symbolic_run.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -71,9 +70,11 @@ class Machine {
  private:
   void CountUses();
   void FindWaste(const std::vector<TensorPlace>& places);
-  // Of this rank's shard of the task's chunk, before its waste begins, in bytes of the buffer's
-  // type; all where the copy moves no model states.
-  std::int64_t UsedBytes(const Task& task, BufferId buffer) const;
+  // Drops what lies behind the last tensor of a chunk of model states (or of this rank's shard of
+  // it): waste, in which a buffer that chunks share may hold another's rest. Returns where it
+  // begins.
+  std::int64_t CropWaste(TaskId id, bool whole_chunk, const Operand& x,
+                         SymbolicPieces& pieces) const;
   void LoadTensors(const std::vector<TensorPlace>& places);
   std::optional<Error> IndexRendezvous();
   // Runs a rank until it ends or waits.
@@ -97,8 +98,11 @@ class Machine {
   const TaskGraph& graph_;
   SymbolicObserver* observer_;
   SymbolicMemory memory_;
-  // By rank and chunk: elements of the rank's shard up to the last tensor.
-  std::map<std::pair<RankId, std::uint16_t>, std::int64_t> used_elements_;
+  // By rank and chunk: elements up to the last tensor, of the chunk and of the rank's shard.
+  struct UsedElements {
+    std::int64_t chunk = 0, shard = 0;
+  };
+  std::map<std::pair<RankId, std::uint16_t>, UsedElements> used_elements_;
   std::vector<std::uint32_t> uses_;  // By buffer: operands of tasks that have not run yet.
   std::vector<TaskId> next_;         // By rank.
   std::vector<RankId> runnable_;
@@ -215,23 +219,28 @@ bool Machine::Compute(TaskId id) {
 void Machine::FindWaste(const std::vector<TensorPlace>& places) {
   for (std::size_t i = 0; i < graph_.tensors.size(); ++i) {
     const TensorInfo& tensor = graph_.tensors[i];
-    if (tensor.state != StateKind::kMoment1) continue;
+    if (tensor.state != StateKind::kMoment1 || tensor.chunk == kNoTag) continue;
     const Buffer& buffer = graph_.buffers[tensor.buffer];
-    std::int64_t& used = used_elements_[{buffer.rank, tensor.chunk}];
+    UsedElements& used = used_elements_[{buffer.rank, tensor.chunk}];
+    const std::int64_t element = DtypeBytes(buffer.dtype);
+    used.chunk = std::max(used.chunk, (tensor.slice.offset + tensor.slice.bytes) / element);
     if (places[i].bytes == 0) continue;
-    used = std::max(used, (places[i].offset + places[i].bytes) / DtypeBytes(buffer.dtype));
+    used.shard = std::max(used.shard, (places[i].offset + places[i].bytes) / element);
   }
 }
 
-std::int64_t Machine::UsedBytes(const Task& task, BufferId buffer) const {
-  const Role role = graph_.buffers[buffer].role;
+std::int64_t Machine::CropWaste(TaskId id, bool whole_chunk, const Operand& x,
+                                SymbolicPieces& pieces) const {
+  const Task& task = graph_.tasks[id];
+  const Buffer& buffer = graph_.buffers[x.buffer];
+  const bool states = buffer.role == Role::kParameter || buffer.role == Role::kGradient ||
+                      buffer.role == Role::kCommunication;
   const auto used = used_elements_.find({task.rank, task.chunk});
-  const bool states =
-      role == Role::kParameter || role == Role::kGradient || role == Role::kCommunication;
-  if (used == used_elements_.end() || !states) {
-    return std::numeric_limits<std::int64_t>::max();
-  }
-  return used->second * DtypeBytes(graph_.buffers[buffer].dtype);
+  if (used == used_elements_.end() || !states) return graph_.OperandBytes(x);
+  const std::int64_t bytes =
+      (whole_chunk ? used->second.chunk : used->second.shard) * DtypeBytes(buffer.dtype);
+  std::erase_if(pieces, [bytes](const SymbolicPiece& piece) { return piece.offset >= bytes; });
+  return bytes;
 }
 
 bool Machine::Copy(TaskId id) {
@@ -252,9 +261,7 @@ bool Machine::Copy(TaskId id) {
   };
   SymbolicPieces pieces;
   memory_.Read(from.buffer, offset(from), bytes, pieces);
-  // Behind a chunk's last tensor is waste: a buffer that chunks share may hold another's rest.
-  const std::int64_t used = UsedBytes(task, from.buffer);
-  std::erase_if(pieces, [used](const SymbolicPiece& piece) { return piece.offset >= used; });
+  const std::int64_t used = CropWaste(id, /*whole_chunk=*/false, from, pieces);
   if (pieces.empty() && used > 0) return Fail(id, 0, "holds bytes that nothing wrote");
   memory_.Write(to.buffer, offset(to), bytes, pieces);
   return true;
@@ -370,6 +377,9 @@ bool Machine::Collective(const Rendezvous& rendezvous, std::span<TaskId> members
       return Fail(members[i], kNone, "is a collective of other than one operand each way");
     }
     Load(graph_.Reads(members[i])[0], reads_[i]);
+    if (op == OpCode::kReduceScatter) {
+      CropWaste(members[i], /*whole_chunk=*/true, graph_.Reads(members[i])[0], reads_[i].pieces);
+    }
     if (reads_[i].bytes != reads_[0].bytes) {
       return Fail(members[i], 0,
                   StrCat("has ", reads_[i].bytes, " bytes where ", graph_.TaskName(members[0]),

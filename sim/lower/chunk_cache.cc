@@ -12,7 +12,7 @@ constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
 class Planner {
  public:
   Planner(const std::vector<ChunkUse>& uses, std::uint32_t buffers)
-      : uses_(uses), in_buffer_(buffers, kEmpty), held_(buffers, false) {
+      : uses_(uses), buffers_(buffers) {
     std::uint32_t chunks = 0;
     for (const ChunkUse& use : uses) {
       for (const std::uint32_t chunk : use.chunks) chunks = std::max(chunks, chunk + 1);
@@ -29,78 +29,64 @@ class Planner {
     ChunkCachePlan plan;
     plan.before.resize(uses_.size());
     for (std::size_t i = 0; i < uses_.size(); ++i) {
-      now_ = i;
-      while (LoadNext(&plan.before[i])) {
+      const ChunkUse& use = uses_[i];
+      // None of these may go for another of them.
+      for (const std::uint32_t chunk : use.chunks) ++next_[chunk];
+      for (const std::uint32_t chunk : use.chunks) {
+        if (buffer_of_[chunk] == kEmpty && !Load(chunk, use, &plan)) return std::nullopt;
       }
-      for (const std::uint32_t chunk : uses_[i].chunks) {
-        if (buffer_of_[chunk] == kEmpty) return std::nullopt;
-        ++next_[chunk];
-      }
-      for (const std::uint32_t chunk : uses_[i].held) held_[buffer_of_[chunk]] = true;
-      for (const std::uint32_t chunk : uses_[i].released) {
-        Empty(buffer_of_[chunk]);
-        missing_from_ = i;
+      for (const std::uint32_t chunk : use.chunks) buffers_[buffer_of_[chunk]].free_from = i + 1;
+      for (const std::uint32_t chunk : use.held) buffers_[buffer_of_[chunk]].held = true;
+      for (const std::uint32_t chunk : use.released) {
+        buffers_[buffer_of_[chunk]].chunk = kEmpty;
+        buffers_[buffer_of_[chunk]].held = false;
+        buffer_of_[chunk] = kEmpty;
       }
     }
     return plan;
   }
 
  private:
+  struct Buffer {
+    std::uint32_t chunk = kEmpty;
+    bool held = false;
+    std::size_t free_from = 0;  // The use before which another chunk may come at the earliest.
+  };
+
   std::size_t NextUse(std::uint32_t chunk) const {
     return next_[chunk] < uses_of_[chunk].size() ? uses_of_[chunk][next_[chunk]] : kNever;
   }
 
-  void Empty(std::uint32_t buffer) {
-    if (in_buffer_[buffer] != kEmpty) buffer_of_[in_buffer_[buffer]] = kEmpty;
-    in_buffer_[buffer] = kEmpty;
-    held_[buffer] = false;
+  // Empty buffers first, those that have been so for longest; then the one whose chunk is needed
+  // last.
+  bool IsBetter(const Buffer& a, const Buffer& b) const {
+    if ((a.chunk == kEmpty) != (b.chunk == kEmpty)) return a.chunk == kEmpty;
+    if (a.chunk == kEmpty) return a.free_from < b.free_from;
+    const std::size_t next_a = NextUse(a.chunk), next_b = NextUse(b.chunk);
+    return next_a != next_b ? next_a > next_b : a.free_from < b.free_from;
   }
 
-  // Loads the chunk that is needed first of those that are not there, if a buffer can be had.
-  bool LoadNext(std::vector<ChunkLoad>* loads) {
-    missing_from_ = std::max(missing_from_, now_);
-    for (std::size_t i = missing_from_; i < uses_.size(); ++i) {
-      for (const std::uint32_t chunk : uses_[i].chunks) {
-        if (buffer_of_[chunk] != kEmpty) continue;
-        missing_from_ = i;
-        return Load(chunk, i, loads);
-      }
+  bool Load(std::uint32_t chunk, const ChunkUse& use, ChunkCachePlan* plan) {
+    Buffer* best = nullptr;
+    for (Buffer& buffer : buffers_) {
+      if (buffer.held || std::ranges::find(use.chunks, buffer.chunk) != use.chunks.end()) continue;
+      if (best == nullptr || IsBetter(buffer, *best)) best = &buffer;
     }
-    missing_from_ = uses_.size();
-    return false;
-  }
-
-  bool Load(std::uint32_t chunk, std::size_t first_use, std::vector<ChunkLoad>* loads) {
-    std::uint32_t best = kEmpty;
-    std::size_t best_use = first_use;
-    for (std::uint32_t buffer = 0; buffer < in_buffer_.size(); ++buffer) {
-      if (held_[buffer]) continue;
-      const std::uint32_t other = in_buffer_[buffer];
-      if (other == kEmpty) {
-        best = buffer;
-        break;
-      }
-      if (NextUse(other) > best_use) {
-        best = buffer;
-        best_use = NextUse(other);
-      }
-    }
-    if (best == kEmpty) return false;
-    Empty(best);
-    in_buffer_[best] = chunk;
-    buffer_of_[chunk] = best;
-    loads->push_back({.chunk = chunk, .buffer = best});
+    if (best == nullptr) return false;
+    if (best->chunk != kEmpty) buffer_of_[best->chunk] = kEmpty;
+    best->chunk = chunk;
+    buffer_of_[chunk] = static_cast<std::uint32_t>(best - buffers_.data());
+    issued_ = std::max(issued_, best->free_from);
+    plan->before[issued_].push_back({.chunk = chunk, .buffer = buffer_of_[chunk]});
     return true;
   }
 
   const std::vector<ChunkUse>& uses_;
-  std::vector<std::uint32_t> in_buffer_;  // By buffer.
-  std::vector<bool> held_;
+  std::vector<Buffer> buffers_;
   std::vector<std::uint32_t> buffer_of_;           // By chunk.
   std::vector<std::vector<std::size_t>> uses_of_;  // By chunk.
   std::vector<std::size_t> next_;                  // By chunk: into uses_of_.
-  std::size_t now_ = 0;
-  std::size_t missing_from_ = 0;  // No earlier use lacks a chunk.
+  std::size_t issued_ = 0;                         // Use before which the last load is issued.
 };
 
 }  // namespace

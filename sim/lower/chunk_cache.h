@@ -2,11 +2,12 @@
 // is known.
 //
 // A buffer keeps its chunk until another needs the place; of those that could go, the one goes
-// whose next use is last, and only for a chunk that is used sooner (Cao et al. 1995: no other rule
-// loads less or earlier). So what the forward used last is still there when the backward begins.
+// whose next use is last, so that no plan loads less often (Belady 1966). What the forward used
+// last is still there when the backward begins. A load is issued as soon as the chunk whose place
+// it takes has had its use, in the order in which chunks are needed.
 //
-//   ChunkCachePlan plan = PlanChunkCache(uses, /*buffers=*/3);
-//   for (const ChunkLoad& load : plan.before[i]) ...  // To be issued before use i.
+//   std::optional<ChunkCachePlan> plan = PlanChunkCache(uses, /*buffers=*/3);
+//   for (const ChunkLoad& load : plan->before[i]) ...  // To be issued before use i.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +17,11 @@
 namespace twinstep {
 
 struct ChunkUse {
-  std::vector<std::uint32_t> chunks;  // Of those that stream; may be empty.
+  std::vector<std::uint32_t> chunks{};  // Of those that stream; may be empty.
   // The buffer of this chunk holds what must not be lost from this use on (a gradient in the
   // parameters' place), until a use releases it.
-  std::vector<std::uint32_t> held;
-  std::vector<std::uint32_t> released;  // Empties the buffers of these chunks after the use.
+  std::vector<std::uint32_t> held{};
+  std::vector<std::uint32_t> released{};  // Empties the buffers of these chunks after the use.
 };
 
 struct ChunkLoad {

@@ -36,6 +36,7 @@ void SwappedBlocks::Copy(OpCode op, const TaskTags& tags, Operand from, Operand 
   own.kind = to_gpu ? TaskKind::kH2D : TaskKind::kD2H;
   own.lane = to_gpu ? Lane::kH2D : Lane::kD2H;
   own.phase = to_gpu ? Phase::kBackward : Phase::kForward;
+  own.chunk = kNoTag;
   writer_->Add(writer_->Intern(shape), own, {&from, 1}, {&to, 1}, after);
 }
 
