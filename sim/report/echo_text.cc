@@ -1,5 +1,7 @@
 #include "sim/report/echo_text.h"
 
+#include <algorithm>
+
 #include "sim/estimate/model_size.h"
 #include "sim/format.h"
 #include "sim/plan/plan_names.h"
@@ -106,6 +108,18 @@ std::string Describe(const ResolvedPlan& plan) {
     text += ")";
   }
   text += StrCat(", offload ratio ", Fixed(plan.offload_ratio, 3));
+  if (plan.chunks.enabled) {
+    text += StrCat("; chunks: ", plan.chunks.persistent, " persist, ", plan.chunks.buffers,
+                   " buffers, CPU Adam ", plan.chunks.host_optimizer_overlap ? "beside" : "after",
+                   " the backward");
+  }
+  const auto blocks = [&plan](BlockActivations choice) {
+    return std::count(plan.blocks.begin(), plan.blocks.end(), choice);
+  };
+  if (!plan.blocks.empty()) {
+    text += StrCat("; blocks: ", blocks(BLOCK_SWAP), " swap, ", blocks(BLOCK_CHECKPOINT),
+                   " checkpoint, ", blocks(BLOCK_KEEP), " keep");
+  }
   return text;
 }
 

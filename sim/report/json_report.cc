@@ -3,6 +3,7 @@
 #include <string>
 
 #include "sim/plan/plan_names.h"
+#include "sim/report/chunk_json.h"
 #include "sim/report/proto_json.h"
 #include "sim/version.h"
 
@@ -37,6 +38,16 @@ ordered_json PlanJson(const ResolvedPlan& plan) {
       {"offload_ratio", plan.offload_ratio},
   };
   if (plan.recompute == RECOMPUTE_CUSTOM) json["stored_tensors"] = plan.stored_tensors;
+  if (plan.chunks.enabled) {
+    json["persistent_chunks"] = plan.chunks.persistent;
+    json["chunk_buffers"] = plan.chunks.buffers;
+    if (plan.chunks.chunk_bytes > 0) json["chunk_bytes"] = plan.chunks.chunk_bytes;
+    json["host_optimizer_overlap"] = plan.chunks.host_optimizer_overlap;
+  }
+  if (!plan.blocks.empty()) {
+    json["blocks"] = ordered_json::array();
+    for (const BlockActivations choice : plan.blocks) json["blocks"].push_back(WordFor(choice));
+  }
   return json;
 }
 
@@ -135,6 +146,11 @@ void AddResults(const SimulationResults& results, ordered_json* json) {
   }
   for (const auto* name : {"ranks", "links", "operators"}) (*json)[name] = ordered_json::array();
   for (const RankReport& rank : results.ranks) (*json)["ranks"].push_back(RankJson(rank));
+  if (!results.chunked.empty()) {
+    (*json)["model_states"] = ordered_json::array();
+    for (const ChunksOfRank& rank : results.chunked)
+      (*json)["model_states"].push_back(ToJson(rank));
+  }
   for (const LinkReport& link : results.links) (*json)["links"].push_back(LinkJson(link));
   for (const OperatorReport& x : results.operators) (*json)["operators"].push_back(OperatorJson(x));
 }

@@ -19,6 +19,7 @@
 #include "sim/graph/memory_timeline.h"
 #include "sim/graph/task_graph.h"
 #include "sim/plan/resolved_plan.h"
+#include "sim/report/chunk_report.h"
 #include "sim/result.h"
 #include "traces/breakdown.h"
 #include "traces/lane_use.h"
@@ -95,6 +96,7 @@ struct SimulationResults {
   std::vector<OperatorReport> operators;      // By time, longest first.
   std::vector<CriticalReport> critical_path;  // Longest first.
   std::int64_t critical_tasks = 0;
+  std::vector<ChunksOfRank> chunked;  // By simulated rank; empty without chunks and block choices.
 };
 
 // A term of a closed form.

@@ -9,6 +9,7 @@
 #include "sim/engine/critical_path.h"
 #include "sim/estimate/mfu.h"
 #include "sim/plan/placement.h"
+#include "sim/report/chunk_summary.h"
 
 namespace twinstep {
 namespace {
@@ -177,6 +178,7 @@ SimulationResults Summarize(const Report& report, const SimulationRun& run) {
   }
   results.breakdown = MeanSeconds(breakdowns, class_size);
   results.host = SumHostMemory(run.graph, run.arena, report.plan, report.cluster.node().gpus());
+  results.chunked = SummarizeChunks(report.model, report.plan, run.graph, run.replay);
   results.links = SummarizeLinks(run);
   results.operators = SummarizeOperators(run);
   const CriticalPath path = FindCriticalPath(run.graph, run.costs, run.replay);

@@ -6,6 +6,7 @@
 
 #include "sim/format.h"
 #include "sim/plan/plan_names.h"
+#include "sim/report/chunk_text.h"
 #include "sim/report/echo_text.h"
 #include "sim/report/text_table.h"
 
@@ -354,6 +355,7 @@ std::string ToText(const Report& report, std::size_t max_ranks) {
     for (const Pool pool : {Pool::kGpu, Pool::kPinnedHost, Pool::kHost}) {
       if (UsesPool(results, pool)) text += MemoryText(results, pool, max_ranks);
     }
+    text += ChunkText(report);
     text += LanesText(results);
     text += LinksText(results);
     text += CriticalPathText(results);

@@ -305,5 +305,78 @@ TEST(ResolvePlanTest, AnyNumbersGiveAPlanOrARule) {
   EXPECT_GE(plans, 10);  // The generator reaches both outcomes.
 }
 
+std::string BlocksOf(const std::string& fields, std::int64_t layers = 8) {
+  Model model = Llama65B();
+  model.set_layers(layers);
+  const auto plan = ResolvePlan(model, H800(), Text<Plan>("global_batch: 8 " + fields), 1);
+  if (!plan.ok()) return plan.error().rule + ": " + plan.error().message;
+  std::string text;
+  for (const BlockActivations choice : plan.value().blocks) {
+    text += choice == BLOCK_SWAP ? 's' : choice == BLOCK_CHECKPOINT ? 'c' : 'k';
+  }
+  return text;
+}
+
+// papers.md 2.2: of eight blocks 1 and 4 are swapped, 2, 3, 5 and 6 checkpointed, 7 and 8 neither.
+TEST(BlocksTest, InterleavedArrangement) {
+  EXPECT_EQ(BlocksOf("swapped_blocks: 2 checkpointed_blocks: 4"), "sccscckk");
+  EXPECT_EQ(BlocksOf("swapped_blocks: 2 checkpointed_blocks: 4 swap_interval: 2"), "scsccckk");
+  EXPECT_EQ(BlocksOf("swapped_blocks: 2 checkpointed_blocks: 4 swap_interval: 7"), "scccckks");
+  EXPECT_EQ(BlocksOf("swapped_blocks: 2"), "skkkskkk");
+  EXPECT_EQ(BlocksOf("swapped_blocks: 8"), "ssssssss");
+  EXPECT_EQ(BlocksOf("checkpointed_blocks: 3"), "ccckkkkk");
+  EXPECT_EQ(BlocksOf("checkpointed_blocks: 8"), "cccccccc");
+  EXPECT_EQ(BlocksOf("swapped_blocks: 0"), "");
+  EXPECT_EQ(BlocksOf("blocks: BLOCK_SWAP blocks: BLOCK_DEFAULT blocks: BLOCK_CHECKPOINT", 3),
+            "skc");
+  EXPECT_EQ(BlocksOf("blocks: BLOCK_KEEP blocks: BLOCK_KEEP", 2), "");
+}
+
+TEST(BlocksTest, Errors) {
+  EXPECT_THAT(BlocksOf("swapped_blocks: 5 checkpointed_blocks: 4"), HasSubstr("blocks-count: "));
+  EXPECT_THAT(BlocksOf("swapped_blocks: 3 swap_interval: 4"), HasSubstr("needs 9 blocks"));
+  EXPECT_THAT(BlocksOf("swap_interval: 4"), HasSubstr("goes with swapped_blocks"));
+  EXPECT_THAT(BlocksOf("blocks: BLOCK_SWAP"), HasSubstr("has 1 choices, the model 8 layers"));
+  EXPECT_THAT(BlocksOf("blocks: BLOCK_SWAP swapped_blocks: 1", 1), HasSubstr("plan-value: "));
+  EXPECT_THAT(BlocksOf("swapped_blocks: -1"), HasSubstr("plan-value: "));
+  ExpectImpossible(Refusal(Figure7("checkpointed_blocks: 17")), "blocks-stages", "stages do not");
+  ExpectImpossible(Refusal(Figure7("swapped_blocks: 40 offload_ratio: 0.5")), "swap-offload",
+                   "choose one");
+  Plan uneven = Figure7("offload_ratio: 0.5");
+  for (int layer = 0; layer < 80; ++layer) {
+    uneven.add_blocks(layer == 5 ? BLOCK_CHECKPOINT : BLOCK_KEEP);
+  }
+  ExpectImpossible(Refusal(uneven), "blocks-offload", "layer 5 of stage 2");
+}
+
+TEST(ChunksTest, AnyFieldTurnsThemOn) {
+  const auto chunks = [](const std::string& fields) {
+    return ResolvePlan(Llama65B(), H800(), Text<Plan>("global_batch: 8 " + fields), 1)
+        .value()
+        .chunks;
+  };
+  EXPECT_FALSE(chunks("").enabled);
+  const ChunkPlan expected{.enabled = true, .persistent = 0, .buffers = 3};
+  EXPECT_EQ(chunks("persistent_chunks: 0"), expected);
+  EXPECT_EQ(chunks("chunk_buffers: 5").buffers, 5);
+  EXPECT_TRUE(chunks("chunk_bytes: 1000").enabled);
+  EXPECT_FALSE(chunks("persistent_chunks: 1 host_optimizer_overlap: false").host_optimizer_overlap);
+  EXPECT_EQ(Refusal(Figure7("chunk_buffers: -1")).rule, "plan-value");
+  EXPECT_EQ(Refusal(Figure7("chunk_bytes: 9000000000000000000")).rule, "plan-value");
+}
+
+TEST(ChunksTest, WhatChangesNothingIsSaid) {
+  const auto warnings = [](const std::string& fields) {
+    const auto plan = ResolvePlan(Llama65B(), H800(), Figure7(fields), 256);
+    std::string all;
+    for (const std::string& warning : plan.value().warnings) all += warning + "\n";
+    return all;
+  };
+  EXPECT_THAT(warnings("persistent_chunks: 1 zero_stage: 3"), HasSubstr("zero_stage"));
+  EXPECT_THAT(warnings("host_optimizer_overlap: true"), HasSubstr("without chunks"));
+  EXPECT_THAT(warnings("checkpointed_blocks: 80 recompute: RECOMPUTE_FULL"),
+              HasSubstr("RECOMPUTE_FULL"));
+}
+
 }  // namespace
 }  // namespace twinstep
