@@ -67,7 +67,9 @@ TEST(ChunkReportTest, ChunksInExecutionOrder) {
     EXPECT_EQ(chunk.uploads, chunk.on_gpu ? 0 : chunk.chunk < 7 ? 2 : 1) << chunk.chunk;
     EXPECT_EQ(chunk.uploaded_bytes, chunk.uploads * rank.chunk_bytes / 2);
     EXPECT_EQ(chunk.offloaded_bytes, chunk.on_gpu ? 0 : rank.chunk_bytes / 2);
-    if (!chunk.on_gpu) EXPECT_GE(chunk.updated->begin_ps, chunk.offloaded->end_ps);
+    if (!chunk.on_gpu) {
+      EXPECT_GE(chunk.updated->begin_ps, chunk.offloaded->end_ps);
+    }
   }
   EXPECT_EQ(rank.waste_bytes, 10 * rank.chunk_bytes - 2 * parameters);
 }
@@ -81,7 +83,9 @@ TEST(ChunkReportTest, Blocks) {
     EXPECT_EQ(block.recompute_ps > 0, block.choice == BLOCK_CHECKPOINT);
     EXPECT_EQ(block.swapped_bytes > 0, block.choice == BLOCK_SWAP);
     EXPECT_EQ(block.out.has_value() && block.back.has_value(), block.choice == BLOCK_SWAP);
-    if (block.back) EXPECT_GE(block.back->begin_ps, block.out->end_ps);
+    if (block.back) {
+      EXPECT_GE(block.back->begin_ps, block.out->end_ps);
+    }
   }
 }
 
