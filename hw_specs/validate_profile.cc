@@ -35,6 +35,7 @@ class EntryErrors {
 };
 
 constexpr const char* kNoTime = "is no time between 0 and 1e5 seconds";
+constexpr const char* kMoreThanMost = "is more than 2^50";
 constexpr const char* kNoSize = "is not between 1 and 2^50";
 
 void CheckOperators(const Profile& profile, FieldErrors* errors) {
@@ -48,9 +49,26 @@ void CheckOperators(const Profile& profile, FieldErrors* errors) {
     for (const std::int64_t dim : sample.dims()) {
       entry.Require(dim <= kMaxDimension, "dims", "has a number above 2^40");
     }
-    entry.Require(sample.workspace_bytes() <= kMaxBytes, "workspace_bytes", "is more than 2^50");
+    entry.Require(sample.workspace_bytes() <= kMaxBytes, "workspace_bytes", kMoreThanMost);
     entry.Require(sample.count() <= kMaxShards, "count", "is more than 65535");
     entry.Require(IsTimeOrNone(sample.busy_median_s()), "busy_median_s", kNoTime);
+  }
+}
+
+void CheckOperatorMemory(const Profile& profile, FieldErrors* errors) {
+  for (int i = 0; i < profile.operator_memory_size(); ++i) {
+    const OperatorMemorySample& sample = profile.operator_memory(i);
+    EntryErrors entry("operator_memory", i, errors);
+    entry.Require(!sample.op().empty(), "op", "is missing");
+    entry.Require(!sample.phase().empty(), "phase", "is missing");
+    entry.Require(sample.allocated_before_bytes() <= kMaxBytes, "allocated_before_bytes",
+                  kMoreThanMost);
+    entry.Require(sample.allocated_after_bytes() <= kMaxBytes, "allocated_after_bytes",
+                  kMoreThanMost);
+    entry.Require(sample.intra_peak_bytes() <= kMaxBytes, "intra_peak_bytes", kMoreThanMost);
+    entry.Require(sample.inter_peak_bytes() <= kMaxBytes, "inter_peak_bytes", kMoreThanMost);
+    entry.Require(sample.workspace_bytes() <= sample.intra_peak_bytes(), "workspace_bytes",
+                  "is more than intra_peak_bytes");
   }
 }
 
@@ -84,6 +102,7 @@ Status ValidateProfile(const Profile& profile, const TextSource& source) {
   FieldErrors errors(profile, source);
   errors.CheckEveryNumber();
   CheckOperators(profile, &errors);
+  CheckOperatorMemory(profile, &errors);
   CheckMovements(profile, &errors);
   errors.CheckZeroOrRange("dispatch_s", 1e-12, 1);
   errors.CheckZeroOrRange("busy_threads", 1, 1e6);

@@ -12,12 +12,9 @@
 
 namespace twinstep {
 
-// Entries of rank 0 in order of execution, and workspace_bytes of the operators that the profile
-// has. Runs one iteration. Errors as SerialRun's.
+// Entries of rank 0's first micro-batch in order of execution, and workspace_bytes of the operators
+// that the profile has. BLAS allocates its own workspaces, which are not in. Runs one iteration.
+// Errors as SerialRun's.
 Status ProfileMemory(const LoweredPlan& lowered, Profile* profile);
-
-// What ordinary profiling, which adds up the modules' stored activations, does not see: the part of
-// the peak that is made of deltas, 0 .. 1 (ProTrain: 17.2 % of GPT-2 10B's).
-double UnseenShareOfPeak(const Profile& profile);
 
 }  // namespace twinstep

@@ -9,6 +9,7 @@
 #include "exec/profile/dispatch_cost.h"
 #include "exec/profile/machine.h"
 #include "exec/profile/measure_plan.h"
+#include "exec/profile/memory_profile.h"
 #include "exec/profile/profile_input.h"
 #include "exec/profile/profile_options.h"
 #include "exec/profile/serial_run.h"
@@ -114,6 +115,8 @@ class Command {
     }
     progress.Step("measuring cores and memory");
     Profile profile = BuildEntries(samples);
+    const Status memory = ProfileLastMemory(input, &profile);
+    if (!memory.ok()) return memory.error();
     profile.set_name(StrCat(input.model.name(), " on ", machine.cpu));
     profile.set_machine(Describe(machine));
     profile.set_date(Today());
@@ -130,6 +133,13 @@ class Command {
     workers->set_dispatch_s(profile.dispatch_s());
     workers->set_wake_s(RoundMeasured(MeasureWakeSeconds()));
     return profile;
+  }
+
+  static Status ProfileLastMemory(const ProfileInput& input, Profile* profile) {
+    const PlanToMeasure& plan = input.plans.back();
+    const Result<LoweredPlan> lowered = LowerForRun(input.model, plan.cluster, plan.plan);
+    if (!lowered.ok()) return lowered.error();
+    return ProfileMemory(lowered.value(), profile);
   }
 
   void Report(const ProfileInput& input, const Profile& measured, double elapsed_s) {

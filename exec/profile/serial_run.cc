@@ -36,8 +36,8 @@ Result<LoweredPlan> LowerForRun(const Model& model, const Cluster& cluster,
   return lowered;
 }
 
-Result<std::unique_ptr<SerialRun>> SerialRun::Create(const LoweredPlan& lowered) {
-  std::unique_ptr<SerialRun> run(new SerialRun(lowered));
+Result<std::unique_ptr<SerialRun>> SerialRun::Create(const LoweredPlan& lowered, Kernel kernel) {
+  std::unique_ptr<SerialRun> run(new SerialRun(lowered, std::move(kernel)));
   Result<std::unique_ptr<Executor>> executor =
       Executor::Create(lowered.graph, lowered.arena, lowered.plan, &run->backend_, {});
   if (!executor.ok()) return executor.error();

@@ -7,7 +7,9 @@
 //   TaskTime time = run.value()->Time(task);
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "exec/cpu/cpu_backend.h"
 #include "exec/runtime/executor.h"
@@ -38,7 +40,9 @@ class SerialRun {
  public:
   // Initial weights, random tokens. `lowered` must outlive the run. An Error (kNo) names the rank
   // and pool that do not fit into memory.
-  static Result<std::unique_ptr<SerialRun>> Create(const LoweredPlan& lowered);
+  // `kernel` computes in place of RunKernel, where given.
+  using Kernel = std::function<void(TaskId, const KernelCall&)>;
+  static Result<std::unique_ptr<SerialRun>> Create(const LoweredPlan& lowered, Kernel kernel = {});
   SerialRun(const SerialRun&) = delete;
   SerialRun& operator=(const SerialRun&) = delete;
 
@@ -47,12 +51,13 @@ class SerialRun {
   TaskTime Time(TaskId id) const { return backend_.Time(id); }
 
  private:
-  explicit SerialRun(const LoweredPlan& lowered) : lowered_(lowered) {}
+  SerialRun(const LoweredPlan& lowered, Kernel kernel)
+      : lowered_(lowered), backend_({.threads = 1, .kernel = std::move(kernel)}) {}
 
   Status LoadRandomBatch();
 
   const LoweredPlan& lowered_;
-  CpuBackend backend_{{.threads = 1}};
+  CpuBackend backend_;
   std::unique_ptr<Executor> executor_;
   StepValues step_;
 };

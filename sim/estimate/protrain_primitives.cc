@@ -5,7 +5,6 @@
 #include <set>
 
 #include "sim/estimate/alone_times.h"
-#include "sim/graph/operator_memory.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -168,11 +167,12 @@ Result<ProTrainPrimitives> MeasureChunks(const TaskGraph& graph, const GraphCost
 }
 
 ProTrainMemoryInput MeasureActivations(const TaskGraph& graph, const ResolvedPlan& plan,
-                                       std::int64_t layers, double input_bytes) {
+                                       std::int64_t layers, double input_bytes,
+                                       const WorkspaceOfTask& workspace) {
   ProTrainMemoryInput input;
   double current = 0, block_bytes = 0;
   bool backward = false;
-  for (const OperatorMemoryUse& use : MeasureOperatorMemory(graph, kRank)) {
+  for (const OperatorMemoryUse& use : MeasureOperatorMemory(graph, kRank, workspace)) {
     const Task& task = graph.tasks[use.task];
     backward = backward || task.phase != Phase::kForward;
     if (!backward) {

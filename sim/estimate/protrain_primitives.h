@@ -11,6 +11,7 @@
 #include "sim/cost/graph_costs.h"
 #include "sim/estimate/protrain_memory.h"
 #include "sim/estimate/protrain_time.h"
+#include "sim/graph/operator_memory.h"
 #include "sim/graph/task_graph.h"
 #include "sim/plan/resolved_plan.h"
 #include "sim/result.h"
@@ -30,9 +31,11 @@ Result<ProTrainPrimitives> MeasureChunks(const TaskGraph& graph, const GraphCost
 
 // The operators of a backward, and what each block stores. `graph` is a plan lowered that keeps
 // every block, with one micro-batch; `plan` says which blocks are checkpointed or swapped.
-// `input_bytes`: of a block's input, which a checkpoint keeps. Model states are left at 0.
+// `input_bytes`: of a block's input, which a checkpoint keeps; `workspace`: what kernels take
+// besides their buffers. Model states are left at 0.
 ProTrainMemoryInput MeasureActivations(const TaskGraph& graph, const ResolvedPlan& plan,
-                                       std::int64_t layers, double input_bytes);
+                                       std::int64_t layers, double input_bytes,
+                                       const WorkspaceOfTask& workspace = {});
 
 // Adds what lies in GPU memory besides: persistent chunks and buffers, and as part of M_fwd inputs,
 // workspaces and gradient buffers. `graph` is the chunk plan lowered, `chunks` measured on it.

@@ -1,6 +1,9 @@
 #include "sim/simulate/closed_form.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -90,6 +93,39 @@ Result<TaskGraph> LowerPlain(const Model& model, const Cluster& cluster, Resolve
   return Lower(model, cluster, plan, {.fold = true});
 }
 
+// Measured workspaces by shape.
+class Workspaces {
+ public:
+  explicit Workspaces(const Profile* profile) {
+    if (profile == nullptr) return;
+    for (const OperatorSample& sample : profile->operators()) Add(sample);
+    for (const OperatorMemorySample& sample : profile->operator_memory()) Add(sample);
+  }
+
+  std::int64_t Of(const OpShape& shape) const {
+    const auto found = bytes_.find({Name(shape.op), Name(shape.dtype), shape.flags,
+                                    Trim({shape.dims.begin(), shape.dims.end()})});
+    return found == bytes_.end() ? 0 : found->second;
+  }
+
+ private:
+  using Dims = std::vector<std::int64_t>;
+
+  static Dims Trim(Dims dims) {
+    while (!dims.empty() && dims.back() == 0) dims.pop_back();
+    return dims;
+  }
+
+  template <typename Sample>
+  void Add(const Sample& sample) {
+    std::int64_t& bytes = bytes_[{sample.op(), sample.dtype(), sample.flags(),
+                                  Trim({sample.dims().begin(), sample.dims().end()})}];
+    bytes = std::max(bytes, sample.workspace_bytes());
+  }
+
+  std::map<std::tuple<std::string, std::string, std::uint32_t, Dims>, std::int64_t> bytes_;
+};
+
 std::vector<ClosedFormTerm> TimeTerms(const ProTrainTime& time, const ReplayedTerms& replay) {
   double prefetch_forward_s = 0, prefetch_backward_s = 0, reduce_offload_s = 0;
   for (const ProTrainChunkTime& chunk : time.chunks) {
@@ -149,7 +185,11 @@ Result<ClosedFormReport> ChunkForm(const Model& model, const ResolvedPlan& plan,
   const LocalShapes shapes = MakeLocalShapes(model, plan);
   const auto input_bytes =
       static_cast<double>(shapes.shard_tokens * shapes.hidden * DtypeBytes(shapes.dtype));
-  ProTrainMemoryInput input = MeasureActivations(plain.value(), plan, model.layers(), input_bytes);
+  const Workspaces workspaces(replayed.profile);
+  ProTrainMemoryInput input =
+      MeasureActivations(plain.value(), plan, model.layers(), input_bytes, [&](TaskId id) {
+        return workspaces.Of(plain.value().shapes[plain.value().tasks[id].shape]);
+      });
   AddModelStates(replayed.graph, x.value().plan, &input);
   const Result<ProTrainMemory> memory = EstimatePeakMemory(input);
   if (!memory.ok()) return memory.error();

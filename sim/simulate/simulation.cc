@@ -136,8 +136,9 @@ Result<Simulation> Simulate(const SimulateInput& input, Progress* progress,
   Tell(progress, "summing up");
   report.results = Summarize(report, {it.graph, it.costs, it.replay, it.arena, it.memory});
   if (input.engine == EngineKind::kClosedForm) {
-    Result<ClosedFormReport> form =
-        ClosedForm(input.model, plan.value(), {input.cluster, it.graph, it.costs, it.replay});
+    Result<ClosedFormReport> form = ClosedForm(
+        input.model, plan.value(),
+        {input.cluster, input.profile ? &*input.profile : nullptr, it.graph, it.costs, it.replay});
     if (!form.ok()) return form.error();
     report.closed_form = std::move(form).value();
   }

@@ -87,5 +87,20 @@ TEST(ValidateProfileTest, NamesTheEntryAndItsLine) {
             HasSubstr("f:5:55: nan is not between"), testing::Not(HasSubstr("operators[0]"))));
 }
 
+TEST(ValidateProfileTest, ChecksTheMemoryOfModules) {
+  const auto parsed = ParseText<Profile>(
+      "operator_memory { op: 'gemm_forward' phase: 'forward' intra_peak_bytes: 8 "
+      "workspace_bytes: 8 }\n"
+      "operator_memory { op: 'gemm_forward' intra_peak_bytes: 8 }\n"
+      "operator_memory { op: 'gemm_forward' phase: 'forward' workspace_bytes: 8 }\n",
+      "f");
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  const Status status = ValidateProfile(parsed.value().message, parsed.value().source);
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(status.error().message, AllOf(HasSubstr("is missing (operator_memory[1].phase)"),
+                                            HasSubstr("f:3:54: is more than intra_peak_bytes"),
+                                            testing::Not(HasSubstr("operator_memory[0]"))));
+}
+
 }  // namespace
 }  // namespace twinstep
