@@ -98,7 +98,7 @@ TEST(ValidateProfileTest, ChecksTheMemoryOfModules) {
   const Status status = ValidateProfile(parsed.value().message, parsed.value().source);
   ASSERT_FALSE(status.ok());
   EXPECT_THAT(status.error().message, AllOf(HasSubstr("is missing (operator_memory[1].phase)"),
-                                            HasSubstr("f:3:54: is more than intra_peak_bytes"),
+                                            HasSubstr("f:3:55: is more than intra_peak_bytes"),
                                             testing::Not(HasSubstr("operator_memory[0]"))));
 }
 
