@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -269,6 +271,7 @@ class RankLowering {
 
   void Forward(const ScheduleUnit& unit) {
     Block& block = BlockOf(unit);
+    swaps_out_.clear();
     if (IsFirstStage(unit)) PlaceBlock(unit);
     Operand x = messages_[unit_];
     if (IsFirstStage(unit)) {
@@ -284,6 +287,7 @@ class RankLowering {
       const BlockTemplate& layer = LayerTemplate(LayerOf(unit, j));
       Block::Layer& kept = block.layers[static_cast<std::size_t>(j)];
       Use(LayerUnit(unit, j), LayerTag(unit, j));
+      WaitForSwaps(j);
       Restore(layer, kept.places);
       env_[layer.input] = x;
       if (j + 1 < plan_.l) {
@@ -298,14 +302,28 @@ class RankLowering {
       Save(layer, &kept.saved);
       x = env_[layer.output];
       kept.places = {};
-      if (IsSwapped(LayerOf(unit, j))) swap_->Out(&kept.swapped, tags_);
+      if (IsSwapped(LayerOf(unit, j))) {
+        swaps_out_.push_back(
+            {.waiting_layer = j + std::max(SwapDistance(unit), SwappedBlocks::kSlots),
+             .copy = swap_->Out(&kept.swapped, tags_)});
+      }
     }
 
     if (IsLastStage(unit)) {
+      WaitForSwaps(std::numeric_limits<std::int64_t>::max());
       HeadForward(unit, x, &block);
     } else {
       if (block.offloaded) Offload(&block);
       messages_[unit_] = x;
+    }
+  }
+
+  // A swapped layer has left when the next one could be made, or its memory would be free too late:
+  // computation waits for copies that take longer.
+  void WaitForSwaps(std::int64_t layer) {
+    while (!swaps_out_.empty() && swaps_out_.front().waiting_layer <= layer) {
+      after_.push_back(swaps_out_.front().copy);
+      swaps_out_.pop_front();
     }
   }
 
@@ -316,7 +334,6 @@ class RankLowering {
     block.layers.assign(static_cast<std::size_t>(plan_.l), {});
     if (swap_ && plan_.p == 1 && BackwardIsNext(unit)) {
       swap_->NewSlots();
-      swap_slots_made_ = 0;
     }
     for (std::int64_t j = 0; j < plan_.l; ++j) {
       Block::Layer& layer = block.layers[static_cast<std::size_t>(j)];
@@ -430,7 +447,7 @@ class RankLowering {
       dy = env_[layer.input_gradient];
       states_->AfterBackward(LayerUnit(unit, j), unit.micro_batch, last);
       if (IsSwapped(LayerOf(unit, j))) {
-        --swapped_in_;
+        swap_->Done(&kept.swapped);
       } else {
         swap_room_bytes_ += layer.SavedBytes();
       }
@@ -461,18 +478,15 @@ class RankLowering {
     for (std::int64_t k = j; k >= 0 && j - k <= SwapDistance(unit); --k) {
       Swapped& swapped = layers[static_cast<std::size_t>(k)].swapped;
       if (!IsSwapped(LayerOf(unit, k)) || swapped.host == kNone) continue;
-      const bool makes_slot = swap_slots_made_ < SwappedBlocks::kSlots;
-      const bool has_memory = !makes_slot || swap_room_bytes_ >= swap_->bytes();
-      if (k < j && (swapped_in_ == SwappedBlocks::kSlots || !has_memory)) return;
+      const bool makes_slot = !swap_->HasFreeSlot();
+      const bool may_make_slot = swap_->MayMakeSlot() && swap_room_bytes_ >= swap_->bytes();
+      if (k < j && makes_slot && !may_make_slot) return;
       TaskTags tags = tags_;
       tags.block = LayerTag(unit, k);
       tags.chunk = kNoTag;
       swap_->In(&swapped, tags, {&last_compute_, 1});
       swap_->PlaceSaved(swapped, layers[static_cast<std::size_t>(k)].saved);
-      ++swapped_in_;
-      if (!makes_slot) continue;
-      ++swap_slots_made_;
-      swap_room_bytes_ -= swap_->bytes();
+      if (makes_slot) swap_room_bytes_ -= swap_->bytes();
     }
   }
   // The least that lies between swapped layers of the stage.
@@ -638,9 +652,14 @@ class RankLowering {
   TaskTags tags_;
   std::vector<Operand> env_, scratch_;
   std::vector<Operand> messages_;  // By unit: its input if it was received, else its output.
-  // Of swapped layers in the backward at hand: memory that earlier ones have freed, slots that
-  // exist, and layers that are back and wait.
-  std::int64_t swap_room_bytes_ = 0, swap_slots_made_ = 0, swapped_in_ = 0;
+  // Of the forward at hand: copies of swapped layers, and the layer that waits for each.
+  struct SwapOut {
+    std::int64_t waiting_layer = 0;
+    TaskId copy = kNone;
+  };
+  std::deque<SwapOut> swaps_out_;
+  // Of the backward at hand: memory that its layers have freed, for swapped ones to come back.
+  std::int64_t swap_room_bytes_ = 0;
   SlotRing fwd_send_slots_, bwd_send_slots_, bwd_recv_slots_, forward_slots_, reload_slots_;
 };
 

@@ -7,12 +7,12 @@ SwappedBlocks::SwappedBlocks(const BlockTemplate& block, Dtype dtype, GraphWrite
       dtype_(dtype),
       writer_(writer),
       layout_(MakeOffloadLayout({&block}, 1.0)),
-      out_(kSlots),
-      in_(kSlots) {}
+      out_(kSlots) {}
 
 void SwappedBlocks::NewSlots() {
   out_ = SlotRing(kSlots);
-  in_ = SlotRing(kSlots);
+  free_.clear();
+  made_ = 0;
 }
 
 Swapped SwappedBlocks::Begin() {
@@ -27,8 +27,8 @@ void SwappedBlocks::PlaceSaved(const Swapped& swapped, std::span<Operand> saved)
   }
 }
 
-void SwappedBlocks::Copy(OpCode op, const TaskTags& tags, Operand from, Operand to,
-                         std::span<const TaskId> after) {
+TaskId SwappedBlocks::Copy(OpCode op, const TaskTags& tags, Operand from, Operand to,
+                           std::span<const TaskId> after) {
   const bool to_gpu = op == OpCode::kCopyH2D;
   OpShape shape{.op = op, .dtype = dtype_};
   shape.dims[0] = layout_.slot_bytes;
@@ -37,20 +37,33 @@ void SwappedBlocks::Copy(OpCode op, const TaskTags& tags, Operand from, Operand 
   own.lane = to_gpu ? Lane::kH2D : Lane::kD2H;
   own.phase = to_gpu ? Phase::kBackward : Phase::kForward;
   own.chunk = kNoTag;
-  writer_->Add(writer_->Intern(shape), own, {&from, 1}, {&to, 1}, after);
+  return writer_->Add(writer_->Intern(shape), own, {&from, 1}, {&to, 1}, after);
 }
 
-void SwappedBlocks::Out(Swapped* swapped, const TaskTags& tags) {
+TaskId SwappedBlocks::Out(Swapped* swapped, const TaskTags& tags) {
   swapped->host =
       writer_->AddBuffer(layout_.slot_bytes, dtype_, Role::kActivation, Pool::kPinnedHost);
-  Copy(OpCode::kCopyD2H, tags, {.buffer = swapped->slot}, {.buffer = swapped->host}, {});
+  const TaskId copy =
+      Copy(OpCode::kCopyD2H, tags, {.buffer = swapped->slot}, {.buffer = swapped->host}, {});
   swapped->slot = kNone;
+  return copy;
 }
 
 void SwappedBlocks::In(Swapped* swapped, const TaskTags& tags, std::span<const TaskId> after) {
-  swapped->slot = in_.Next(writer_, layout_.slot_bytes, dtype_, Role::kOffloadSlot).buffer;
+  if (free_.empty()) {
+    swapped->slot = writer_->AddBuffer(layout_.slot_bytes, dtype_, Role::kOffloadSlot);
+    ++made_;
+  } else {
+    swapped->slot = free_.back();
+    free_.pop_back();
+  }
   Copy(OpCode::kCopyH2D, tags, {.buffer = swapped->host}, {.buffer = swapped->slot}, after);
   swapped->host = kNone;
+}
+
+void SwappedBlocks::Done(Swapped* swapped) {
+  free_.push_back(swapped->slot);
+  swapped->slot = kNone;
 }
 
 }  // namespace twinstep

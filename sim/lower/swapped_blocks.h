@@ -7,6 +7,7 @@
 //   swap.Out(&swapped, tags);                          // Behind the block's forward.
 //   swap.In(&swapped, tags, after);
 //   swap.PlaceSaved(swapped, &saved);                  // Where they are now.
+//   swap.Done(&swapped);                               // Behind the block's backward.
 #pragma once
 
 #include <cstdint>
@@ -34,21 +35,27 @@ class SwappedBlocks {
   std::int64_t bytes() const { return layout_.slot_bytes; }
   // Slots of other bytes from here on: those of the last pass are done with.
   void NewSlots();
+  // Slots for the way back that wait for no backward, and whether another may be made.
+  bool HasFreeSlot() const { return !free_.empty(); }
+  bool MayMakeSlot() const { return made_ < kSlots; }
   Swapped Begin();
   void PlaceSaved(const Swapped& swapped, std::span<Operand> saved);
-  void Out(Swapped* swapped, const TaskTags& tags);
-  // `after`: when the slot's memory is free.
+  TaskId Out(Swapped* swapped, const TaskTags& tags);
+  // Into a free slot, else into a new one. `after`: when the slot's memory is free.
   void In(Swapped* swapped, const TaskTags& tags, std::span<const TaskId> after);
+  void Done(Swapped* swapped);
 
  private:
-  void Copy(OpCode op, const TaskTags& tags, Operand from, Operand to,
-            std::span<const TaskId> after);
+  TaskId Copy(OpCode op, const TaskTags& tags, Operand from, Operand to,
+              std::span<const TaskId> after);
 
   const BlockTemplate& block_;
   Dtype dtype_;
   GraphWriter* writer_;
   OffloadLayout layout_;
-  SlotRing out_, in_;
+  SlotRing out_;
+  std::vector<BufferId> free_;  // Slots for the way back.
+  std::int64_t made_ = 0;
 };
 
 }  // namespace twinstep

@@ -23,7 +23,8 @@ double EstimateTasks(const ResolvedPlan& plan, std::size_t ranks) {
   constexpr double kPerPassOfStage = 16;  // Messages, copies, embedding and loss.
   constexpr double kPerLayer = 32;        // Optimizer, gathers and reductions.
   constexpr double kPerRank = 64;
-  double per_pass_of_layer = plan.recompute == RECOMPUTE_NONE ? 28 : 40;
+  double per_pass_of_layer = plan.recompute == RECOMPUTE_NONE && plan.blocks.empty() ? 28 : 40;
+  if (plan.chunks.enabled) per_pass_of_layer += 4;  // Uploads, gathers, and gradients on their way.
   if (plan.tp_overlap == TP_OVERLAP_CHUNKED) per_pass_of_layer += 20 * Real(plan.t);
   const double layers = Real(plan.v) * Real(plan.l);
   const double passes = 2 * Real(plan.m) * Real(plan.v);
