@@ -89,7 +89,7 @@ std::string ChunksText(const Report& report, const ChunksOfRank& rank, const Cel
              " on the GPU, the others through ", CountOf(rank.buffers, "buffer"), "\n");
   text += Paragraph(
       "", 2, StrCat("(", GradientText(report, rank), "; exposed: nothing computes meanwhile)"));
-  TextTable table({"chunk", "blocks", "lives", "uploads", cells.Title("first"), cells.Title("last"),
+  TextTable table({"chunk", "blocks", "lives", cells.Title("first"), cells.Title("last"),
                    cells.Title("offloaded"), cells.Title("updated"), cells.Title("exposed")});
   for (const std::size_t column : {1u, 2u}) table.AlignLeft(column);
   struct Adder {
@@ -97,12 +97,11 @@ std::string ChunksText(const Report& report, const ChunksOfRank& rank, const Cel
     const Cells& cells;
     void operator()(TextTable* t, const ChunkReport& x) const {
       t->AddRow({std::to_string(x.chunk), BlocksText(x.blocks, report.model.layers()),
-                 x.on_gpu ? "gpu" : "host", x.uploads == 0 ? "-" : Count(x.uploads),
-                 cells.Of(x.first_upload), cells.Of(x.last_upload), cells.Of(x.offloaded),
-                 cells.Of(x.updated), cells.Of(x.exposed_ps)});
+                 x.on_gpu ? "gpu" : "host", cells.Of(x.first_upload), cells.Of(x.last_upload),
+                 cells.Of(x.offloaded), cells.Of(x.updated), cells.Of(x.exposed_ps)});
     }
     void operator()(TextTable* t, std::optional<std::size_t> more) const {
-      t->AddRow({"...", StrCat(*more, " more"), "", "", "", "", "", "", ""});
+      t->AddRow({"...", StrCat(*more, " more"), "", "", "", "", "", ""});
     }
   };
   return text + Table(rank.chunks, std::move(table), Adder{report, cells});
