@@ -34,6 +34,14 @@ struct TaskTime {
   std::int64_t end_ns = 0;
 };
 
+// On the device, now.
+struct BackendMemory {
+  std::int64_t used_bytes = 0;  // By all processes, as the driver says; arenas never shrink.
+  std::int64_t total_bytes = 0;
+  std::int64_t arena_bytes = 0;    // The plan's, of all ranks.
+  std::int64_t scratch_bytes = 0;  // Of library kernels, outside of the arenas.
+};
+
 enum class Outcome {
   kDone,
   kStalled,  // Nothing has finished for as long as was allowed.
@@ -74,6 +82,9 @@ class Backend {
   // Of the current or last iteration.
   virtual bool Finished(TaskId task) const = 0;
   virtual TaskTime Time(TaskId task) const = 0;
+
+  // Of a backend with memory of its own.
+  virtual std::optional<BackendMemory> Memory() const { return std::nullopt; }
 };
 
 }  // namespace twinstep

@@ -42,7 +42,7 @@ def _cuda_archive_impl(ctx):
         stem = source.basename[:-len(".cu")]
         out = ctx.actions.declare_file("_objects/%s/%s.o" % (ctx.label.name, stem))
         arguments = ctx.actions.args()
-        arguments.add_all(["-c", "-O3", "-std=c++20", "-lineinfo", "-Xcompiler=-fPIC,-Wall,-Wextra"])
+        arguments.add_all(["-c", "-O3", "-std=c++20", "-compress-mode=size", "-Xcompiler=-fPIC,-Wall,-Wextra"])
         arguments.add_all(["-Werror=all-warnings", "--expt-relaxed-constexpr", "-I."])
         arguments.add_all(_code_flags())
         arguments.add("-I" + ctx.bin_dir.path)

@@ -1,0 +1,108 @@
+// The backend for speed: all ranks of a plan on one GPU. Lanes are streams, edges are events, and
+// an iteration allocates nothing: a device arena and a pinned one a rank, as the arena pass placed
+// them, and scratch of library kernels a lane (runtime_overhead_bytes, outside of the arenas).
+//
+//   Result<std::unique_ptr<Backend>> backend = MakeCudaBackend({.deterministic = true});
+//
+// Collectives and messages among the ranks are copies and kernels that one member's stream runs,
+// sums in group order. Host tasks run on the CPU's cores, in the order of their stream.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "exec/cuda/cuda_options.h"
+#include "exec/cuda/fused_pairs.h"
+#include "exec/cuda/group_operations.h"
+#include "exec/cuda/host_worker.h"
+#include "exec/cuda/kernels/device_step.h"
+#include "exec/cuda/memory.h"
+#include "exec/cuda/operators.h"
+#include "exec/cuda/task_events.h"
+#include "exec/runtime/backend.h"
+
+namespace twinstep::cuda {
+
+class CudaBackend : public Backend {
+ public:
+  // An Error if there is no GPU, or a library is missing.
+  static Result<std::unique_ptr<CudaBackend>> Create(const CudaOptions& options);
+  ~CudaBackend() override;
+
+  const char* name() const override { return "cuda"; }
+  Status Prepare(std::shared_ptr<const Program> program) override;
+  void Write(BufferId buffer, std::int64_t offset, std::span<const std::byte> bytes) override;
+  void Read(BufferId buffer, std::int64_t offset, std::span<std::byte> bytes) const override;
+  // No lane has a choice: the seed changes nothing.
+  void BeginIteration(const StepValues& step, std::optional<std::uint64_t> shuffle_seed) override;
+  void Launch(TaskId task) override;
+  void Exchange(RendezvousId rendezvous) override;
+  void Record(EventId event, TaskId task) override;
+  void Wait(EventId event, TaskId task) override;
+  Outcome Synchronize(double stall_limit_s) override;
+  Error error() const override;
+  bool Finished(TaskId task) const override;
+  TaskTime Time(TaskId task) const override;
+  std::optional<BackendMemory> Memory() const override;
+
+ private:
+  explicit CudaBackend(const CudaOptions& options);
+
+  // An in-order queue of one rank that has tasks.
+  struct LaneStream {
+    cudaStream_t stream = nullptr;
+    cudaEvent_t end = nullptr;  // Of what was launched in this iteration.
+    DeviceMemory scratch;
+    std::size_t scratch_bytes = 0;
+  };
+  struct HostCall {
+    CudaBackend* backend;
+    TaskId task;
+  };
+
+  Status Allocate();
+  Status AllocateArena(std::size_t rank, Pool pool);
+  Status MakeLanes();
+  Status AllocateScratch();
+  Status TuneOperators();
+  Status ZeroArenas();
+  void BindOperands();
+  std::byte* Address(BufferId buffer) const;
+  std::size_t LaneOf(TaskId task) const;
+  LaneStream& StreamOf(TaskId task) { return lanes_[LaneOf(task)]; }
+  KernelCall CallOf(TaskId task);
+  void RunOnHost(TaskId task);
+  Status LaunchOperator(TaskId task);
+  void Check(cudaError_t code, const char* what, TaskId task);
+  void Check(const Status& status, TaskId task);
+
+  CudaOptions options_;
+  std::shared_ptr<const Program> program_;
+  std::unique_ptr<Operators> operators_;
+  std::vector<DeviceMemory> device_arenas_;                      // By rank.
+  std::vector<std::array<HostMemory, kPoolCount>> host_arenas_;  // By rank.
+  std::vector<LaneStream> lanes_;                                // By rank and lane.
+  std::vector<std::byte*> operands_;                             // By TaskGraph::operands.
+  std::vector<MemberBuffers> members_;                           // By Program::members.
+  FusedPairs pairs_;
+  std::vector<HostCall> host_calls_;         // By task.
+  std::vector<cudaEvent_t> events_;          // By EventId.
+  std::vector<cudaEvent_t> meeting_events_;  // By task that joins a rendezvous.
+  std::unique_ptr<TaskEvents> times_;        // If times are recorded.
+  cudaStream_t control_ = nullptr;
+  DeviceMemory device_step_;
+  HostMemory staged_step_;  // Pinned.
+  StepValues step_;
+  HostWorker worker_;
+  std::size_t free_before_bytes_ = 0;
+  std::optional<Error> error_;
+};
+
+}  // namespace twinstep::cuda

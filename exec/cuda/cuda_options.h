@@ -1,0 +1,36 @@
+// How to make a CUDA backend; needs no CUDA to be compiled.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "exec/runtime/backend.h"
+#include "sim/result.h"
+
+namespace twinstep {
+
+struct CudaOptions {
+  int device = 0;
+  // Gives the same bits in every run and by every plan that only schedules or places differently.
+  bool deterministic = false;
+  // Records when each task began and ended (Backend::Time), in less than 2 % of the time; without,
+  // all times are zero.
+  bool record_times = false;
+  int host_threads = 0;  // Of host tasks; 0 = one for each core.
+  // Arenas and scratch on the GPU must fit this; 0 = what the GPU has.
+  std::int64_t memory_limit_bytes = 0;
+};
+
+// The GPU of this machine, or an Error (kNo) that says what is missing: built without CUDA, no
+// driver, no GPU, no library.
+Result<std::unique_ptr<Backend>> MakeCudaBackend(const CudaOptions& options);
+
+// What a plan for the GPU must know of it.
+struct CudaDevice {
+  std::string name;
+  std::int64_t memory_bytes = 0;
+};
+Result<CudaDevice> DescribeCudaDevice(int device);
+
+}  // namespace twinstep

@@ -1,0 +1,86 @@
+#include "exec/cuda/fused_pairs.h"
+
+#include <array>
+#include <span>
+#include <utility>
+
+namespace twinstep::cuda {
+namespace {
+
+class Finder {
+ public:
+  explicit Finder(const Program& program) : program_(program), graph_(*program.graph) {
+    pairs_.fusion.assign(graph_.tasks.size(), Fusion::kNone);
+    pairs_.first.assign(graph_.tasks.size(), kNone);
+  }
+
+  FusedPairs Find() {
+    CountReaders();
+    for (RankId rank = 0; rank < graph_.ranks.size(); ++rank) {
+      std::array<TaskId, kLaneCount> previous;
+      previous.fill(kNone);
+      for (TaskId id = graph_.rank_begin[rank]; id < graph_.rank_begin[rank + 1]; ++id) {
+        TaskId& before = previous[static_cast<std::size_t>(graph_.tasks[id].lane)];
+        if (before != kNone) Consider(before, id);
+        before = id;
+      }
+    }
+    // Known only now: whether all readers of SiLU's outputs are fused.
+    for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
+      if (pairs_.fusion[id] != Fusion::kSwiGlu) continue;
+      const BufferId silu = graph_.Writes(pairs_.first[id])[0].buffer;
+      if (readers_[silu] > fused_readers_[silu]) pairs_.fusion[id] = Fusion::kSwiGluWithSilu;
+    }
+    return std::move(pairs_);
+  }
+
+ private:
+  void CountReaders() {
+    readers_.assign(graph_.buffers.size(), 0);
+    fused_readers_.assign(graph_.buffers.size(), 0);
+    for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
+      for (const Operand& x : graph_.Reads(id)) ++readers_[x.buffer];
+    }
+  }
+
+  OpCode OpOf(TaskId id) const { return graph_.shapes[graph_.tasks[id].shape].op; }
+
+  void Consider(TaskId first, TaskId second) {
+    if (program_.event[first] != kNone || graph_.tasks[first].kind != TaskKind::kCompute ||
+        graph_.tasks[second].kind != TaskKind::kCompute) {
+      return;
+    }
+    const std::span<const Operand> a_reads = graph_.Reads(first), a_writes = graph_.Writes(first);
+    const std::span<const Operand> b_reads = graph_.Reads(second);
+    if (OpOf(first) == OpCode::kSiluForward && OpOf(second) == OpCode::kMulForward) {
+      // gate_up -> silu; silu, gate_up -> act.
+      if (a_writes[0] == b_reads[0] && a_reads[0] == b_reads[1]) {
+        Fuse(first, second, Fusion::kSwiGlu, a_writes[0].buffer);
+      }
+    } else if (OpOf(first) == OpCode::kMulBackward && OpOf(second) == OpCode::kSiluBackward) {
+      // dact, silu, gate_up -> dsilu, dgate_up; dsilu, gate_up, dgate_up -> dgate_up.
+      if (a_writes[0] == b_reads[0] && a_reads[2] == b_reads[1] && a_writes[1] == b_reads[2] &&
+          a_writes[1] == graph_.Writes(second)[0] && readers_[a_writes[0].buffer] == 1) {
+        Fuse(first, second, Fusion::kSwiGluBackward, a_reads[1].buffer);
+      }
+    }
+  }
+
+  void Fuse(TaskId first, TaskId second, Fusion fusion, BufferId silu) {
+    pairs_.fusion[first] = Fusion::kWithNext;
+    pairs_.fusion[second] = fusion;
+    pairs_.first[second] = first;
+    ++fused_readers_[silu];
+  }
+
+  const Program& program_;
+  const TaskGraph& graph_;
+  FusedPairs pairs_;
+  std::vector<std::uint32_t> readers_, fused_readers_;  // By buffer.
+};
+
+}  // namespace
+
+FusedPairs FindFusedPairs(const Program& program) { return Finder(program).Find(); }
+
+}  // namespace twinstep::cuda

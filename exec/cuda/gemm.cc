@@ -1,0 +1,356 @@
+#include "exec/cuda/gemm.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "exec/cuda/bias.h"
+#include "exec/cuda/cuda_error.h"
+#include "sim/str_cat.h"
+
+namespace twinstep::cuda {
+namespace {
+
+constexpr int kCandidates = 16;
+constexpr int kFinalists = 4;
+constexpr int kFirstRepeats = 2, kFinalRepeats = 6;
+// Kernels that copy whole tiles need 16 bytes. The alignment beyond depends on where a plan places
+// a tensor, so deterministic choices do not see it.
+constexpr std::size_t kFullAlignment = 256, kTileAlignment = 16;
+constexpr std::size_t kBiasAlignment = 16;
+
+// A row-major [rows, columns] is column-major [columns, rows]: cuBLASLt's operands are the graph's
+// transposed, A the one whose rows are features of the result.
+struct Product {
+  Dtype a_type, b_type, d_type;
+  std::int64_t m, n, k;  // Of cuBLASLt: D is m x n, column-major.
+  bool transpose_a, transpose_b;
+  const void *a, *b;
+  void* d;
+};
+
+Product ProductOf(const KernelCall& call) {
+  const OpShape& shape = call.shape;
+  const std::int64_t n = shape.dims[0], out = shape.dims[1], in = shape.dims[2];
+  const Dtype t = shape.dtype;
+  switch (shape.op) {
+    case OpCode::kGemmForward:  // y[n, out] = x[n, in] W[out, in]^T
+      return {t, t, t, out, n, in, true, false, call.reads[1], call.reads[0], call.writes[0]};
+    case OpCode::kGemmDgrad:  // dx[n, in] = dy[n, out] W[out, in]
+      return {t, t, t, in, n, out, false, false, call.reads[1], call.reads[0], call.writes[0]};
+    default:  // dW[out, in] = dy[n, out]^T x[n, in]
+      return {t,
+              t,
+              call.gradient_dtype,
+              in,
+              out,
+              n,
+              false,
+              true,
+              call.reads[0],
+              call.reads[1],
+              call.writes[0]};
+  }
+}
+
+cudaDataType_t TypeOf(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFp16:
+      return CUDA_R_16F;
+    case Dtype::kFp32:
+      return CUDA_R_32F;
+    case Dtype::kFp64:
+      return CUDA_R_64F;
+    default:
+      return CUDA_R_16BF;
+  }
+}
+
+std::size_t AlignmentOf(const void* x) {
+  const auto address = reinterpret_cast<std::uintptr_t>(x);
+  return address & (~address + 1);
+}
+
+bool Accumulates(const KernelCall& call) {
+  return call.shape.op == OpCode::kGemmWgrad && Has(call, kAccumulateGradient);
+}
+
+bool HasForwardBias(const KernelCall& call) {
+  return call.shape.op == OpCode::kGemmForward && Has(call, kHasBias);
+}
+
+}  // namespace
+
+struct GemmEngine::Plan {
+  explicit Plan(const CublasLt* library) : blas(library) {}
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+  ~Plan() {
+    if (operation != nullptr) blas->DescDestroy(operation);
+    for (cublasLtMatrixLayout_t layout : {a, b, d}) {
+      if (layout != nullptr) blas->LayoutDestroy(layout);
+    }
+  }
+
+  const CublasLt* blas;
+  cublasLtMatmulDesc_t operation = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, d = nullptr;
+  cublasLtMatmulAlgo_t algorithm{};
+  bool bias_in_epilogue = false;
+  double seconds = 0;
+};
+
+bool IsGemm(OpCode op) {
+  return op == OpCode::kGemmForward || op == OpCode::kGemmDgrad || op == OpCode::kGemmWgrad;
+}
+
+std::size_t GemmWorkspaceBytes(const OpShape& shape) {
+  const bool bias_gradient = shape.op == OpCode::kGemmWgrad && (shape.flags & kHasBias) != 0;
+  if (!bias_gradient) return kGemmWorkspaceBytes;
+  return kGemmWorkspaceBytes +
+         BiasGradientWorkspaceBytes(shape.dtype, shape.dims[0], shape.dims[1]);
+}
+
+std::size_t GemmEngine::KeyHash::operator()(const Key& key) const {
+  return OpShapeHash{}(key.shape) * 31 + key.alignment * 8 +
+         static_cast<std::size_t>(key.gradient_dtype);
+}
+
+Result<std::unique_ptr<GemmEngine>> GemmEngine::Create(const Options& options) {
+  const Result<const CublasLt*> blas = LoadCublasLt();
+  if (!blas.ok()) return blas.error();
+  std::unique_ptr<GemmEngine> engine(new GemmEngine(blas.value(), options));
+  const Status made = engine->Check(blas.value()->Create(&engine->handle_), "cublasLtCreate");
+  if (!made.ok()) return made.error();
+  return engine;
+}
+
+GemmEngine::GemmEngine(const CublasLt* blas, const Options& options)
+    : blas_(blas), options_(options) {}
+
+GemmEngine::~GemmEngine() {
+  plans_.clear();
+  if (handle_ != nullptr) blas_->Destroy(handle_);
+}
+
+Status GemmEngine::Check(cublasStatus_t code, const char* what) const {
+  if (code == CUBLAS_STATUS_SUCCESS) return Unit{};
+  return Error{
+      .code = ExitCode::kInternal,
+      .message = StrCat("cuBLASLt ", blas_->Version(), ": ", what, ": ", blas_->StatusString(code)),
+      .rule = "cublaslt"};
+}
+
+GemmEngine::Key GemmEngine::KeyOf(const KernelCall& call) const {
+  const Product product = ProductOf(call);
+  std::size_t alignment =
+      std::min({options_.deterministic ? kTileAlignment : kFullAlignment, AlignmentOf(product.a),
+                AlignmentOf(product.b), AlignmentOf(product.d)});
+  if (HasForwardBias(call)) alignment = std::min(alignment, AlignmentOf(call.reads[2]));
+  // Only these bits tell a kernel how to compute.
+  OpShape shape = WorkShape(call.shape);
+  return {shape, call.gradient_dtype, alignment};
+}
+
+Status GemmEngine::Describe(const KernelCall& call, std::size_t alignment, Plan* plan) const {
+  const Product product = ProductOf(call);
+  const bool is_double = product.a_type == Dtype::kFp64;
+  const cublasOperation_t a_operation = product.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasOperation_t b_operation = product.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const auto rows = [](bool transposed, std::int64_t first, std::int64_t second) {
+    return static_cast<std::uint64_t>(transposed ? second : first);
+  };
+  const std::uint64_t a_rows = rows(product.transpose_a, product.m, product.k);
+  const std::uint64_t a_columns = rows(product.transpose_a, product.k, product.m);
+  const std::uint64_t b_rows = rows(product.transpose_b, product.k, product.n);
+  const std::uint64_t b_columns = rows(product.transpose_b, product.n, product.k);
+  for (const Status& status :
+       {Check(
+            blas_->DescCreate(&plan->operation, is_double ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                              is_double ? CUDA_R_64F : CUDA_R_32F),
+            "cublasLtMatmulDescCreate"),
+        Check(blas_->DescSet(plan->operation, CUBLASLT_MATMUL_DESC_TRANSA, &a_operation,
+                             sizeof a_operation),
+              "transposition of A"),
+        Check(blas_->DescSet(plan->operation, CUBLASLT_MATMUL_DESC_TRANSB, &b_operation,
+                             sizeof b_operation),
+              "transposition of B"),
+        Check(blas_->LayoutCreate(&plan->a, TypeOf(product.a_type), a_rows, a_columns,
+                                  static_cast<std::int64_t>(a_rows)),
+              "layout of A"),
+        Check(blas_->LayoutCreate(&plan->b, TypeOf(product.b_type), b_rows, b_columns,
+                                  static_cast<std::int64_t>(b_rows)),
+              "layout of B"),
+        Check(blas_->LayoutCreate(&plan->d, TypeOf(product.d_type),
+                                  static_cast<std::uint64_t>(product.m),
+                                  static_cast<std::uint64_t>(product.n), product.m),
+              "layout of D")}) {
+    if (!status.ok()) return status;
+  }
+  plan->bias_in_epilogue = HasForwardBias(call) && alignment >= kBiasAlignment && !is_double;
+  if (!plan->bias_in_epilogue) return Unit{};
+  const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+  const void* const bias = call.reads[2];
+  const Status set = Check(
+      blas_->DescSet(plan->operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue),
+      "epilogue");
+  if (!set.ok()) return set;
+  return Check(
+      blas_->DescSet(plan->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias),
+      "bias");
+}
+
+Status GemmEngine::Multiply(const KernelCall& call, const Plan& plan,
+                            const cublasLtMatmulAlgo_t& algorithm) const {
+  const Product product = ProductOf(call);
+  const float one = 1, beta = Accumulates(call) ? 1 : 0;
+  const double wide_one = 1, wide_beta = beta;
+  const bool is_double = product.a_type == Dtype::kFp64;
+  return Check(
+      blas_->Matmul(
+          handle_, plan.operation,
+          is_double ? static_cast<const void*>(&wide_one) : static_cast<const void*>(&one),
+          product.a, plan.a, product.b, plan.b,
+          is_double ? static_cast<const void*>(&wide_beta) : static_cast<const void*>(&beta),
+          product.d, plan.d, product.d, plan.d, &algorithm, call.workspace, kGemmWorkspaceBytes,
+          call.stream),
+      "cublasLtMatmul");
+}
+
+Result<double> GemmEngine::Time(const KernelCall& call, const Plan& plan,
+                                const cublasLtMatmulAlgo_t& algorithm, int repeats) const {
+  std::array<cudaEvent_t, 2> events{};
+  for (cudaEvent_t& event : events) {
+    const Status made = CudaCall(cudaEventCreate(&event), "cudaEventCreate");
+    if (!made.ok()) return made.error();
+  }
+  Status status = Multiply(call, plan, algorithm);  // Loads the kernel.
+  if (status.ok()) status = CudaCall(cudaEventRecord(events[0], call.stream), "cudaEventRecord");
+  for (int i = 0; i < repeats && status.ok(); ++i) status = Multiply(call, plan, algorithm);
+  float milliseconds = 0;
+  if (status.ok()) status = CudaCall(cudaEventRecord(events[1], call.stream), "cudaEventRecord");
+  if (status.ok()) status = CudaCall(cudaEventSynchronize(events[1]), "cudaEventSynchronize");
+  if (status.ok()) {
+    status =
+        CudaCall(cudaEventElapsedTime(&milliseconds, events[0], events[1]), "cudaEventElapsedTime");
+  }
+  for (cudaEvent_t event : events) cudaEventDestroy(event);
+  if (!status.ok()) return status.error();
+  return static_cast<double>(milliseconds) * 1e-3 / repeats;
+}
+
+Status GemmEngine::Choose(const KernelCall& call, std::size_t alignment, Plan* plan) const {
+  cublasLtMatmulPreference_t preference = nullptr;
+  Status status = Check(blas_->PreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
+  if (!status.ok()) return status;
+  const std::uint64_t workspace = kGemmWorkspaceBytes;
+  const auto bytes = static_cast<std::uint32_t>(alignment);
+  const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t name, const auto& value) {
+    if (status.ok()) {
+      status = Check(blas_->PreferenceSet(preference, name, &value, sizeof value),
+                     "cublasLtMatmulPreferenceSetAttribute");
+    }
+  };
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
+  for (const auto operand :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    prefer(operand, bytes);
+  }
+  std::array<cublasLtMatmulHeuristicResult_t, kCandidates> found{};
+  int count = 0;
+  if (status.ok()) {
+    status = Check(blas_->GetHeuristic(handle_, plan->operation, plan->a, plan->b, plan->d, plan->d,
+                                       preference, kCandidates, found.data(), &count),
+                   "cublasLtMatmulAlgoGetHeuristic");
+  }
+  blas_->PreferenceDestroy(preference);
+  if (!status.ok()) return status;
+  if (count == 0) return CudaError("cuBLASLt has no algorithm for a GEMM of this shape");
+  plan->algorithm = found[0].algo;
+  if (options_.deterministic || count == 1) return Unit{};
+
+  std::vector<std::pair<double, int>> times;
+  for (int i = 0; i < count; ++i) {
+    const Result<double> time =
+        Time(call, *plan, found[static_cast<std::size_t>(i)].algo, kFirstRepeats);
+    if (!time.ok()) return time.error();
+    times.emplace_back(time.value(), i);
+  }
+  std::sort(times.begin(), times.end());
+  times.resize(std::min<std::size_t>(times.size(), kFinalists));
+  for (auto& [seconds, i] : times) {
+    const Result<double> time =
+        Time(call, *plan, found[static_cast<std::size_t>(i)].algo, kFinalRepeats);
+    if (!time.ok()) return time.error();
+    seconds = time.value();
+  }
+  const auto best = std::min_element(times.begin(), times.end());
+  plan->algorithm = found[static_cast<std::size_t>(best->second)].algo;
+  plan->seconds = best->first;
+  return Unit{};
+}
+
+Status GemmEngine::Prepare(const KernelCall& call) {
+  const Key key = KeyOf(call);
+  if (plans_.contains(key)) return Unit{};
+  auto plan = std::make_unique<Plan>(blas_);
+  if (const Status made = Describe(call, key.alignment, plan.get()); !made.ok()) return made;
+  if (!options_.deterministic) {
+    const Product product = ProductOf(call);
+    const auto fill = [&](Dtype dtype, std::int64_t elements, const void* x) {
+      return CudaCall(FillRandom(dtype, elements, const_cast<void*>(x), call.stream),
+                      "random operands");
+    };
+    for (const Status& filled : {fill(product.a_type, product.m * product.k, product.a),
+                                 fill(product.b_type, product.k * product.n, product.b),
+                                 fill(product.d_type, product.m * product.n, product.d)}) {
+      if (!filled.ok()) return filled;
+    }
+  }
+  if (const Status chosen = Choose(call, key.alignment, plan.get()); !chosen.ok()) {
+    return Error{.code = ExitCode::kInternal,
+                 .message = StrCat(Name(call.shape.op), " of ", call.shape.dims[0], " x ",
+                                   call.shape.dims[1], " x ", call.shape.dims[2], ": ",
+                                   chosen.error().message),
+                 .rule = "cublaslt"};
+  }
+  plans_.emplace(key, std::move(plan));
+  return Unit{};
+}
+
+Status GemmEngine::Launch(const KernelCall& call) const {
+  const auto found = plans_.find(KeyOf(call));
+  if (found == plans_.end()) return CudaError(StrCat(Name(call.shape.op), " was not prepared"));
+  const Plan& plan = *found->second;
+  const std::int64_t n = call.shape.dims[0], out = call.shape.dims[1];
+  if (plan.bias_in_epilogue) {
+    const void* const bias = call.reads[2];
+    const Status set =
+        Check(blas_->DescSet(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias),
+              "bias");
+    if (!set.ok()) return set;
+  }
+  if (const Status done = Multiply(call, plan, plan.algorithm); !done.ok()) return done;
+  if (HasForwardBias(call) && !plan.bias_in_epilogue) {
+    return CudaCall(AddBias(call.shape.dtype, n, out, call.reads[2], call.writes[0], call.stream),
+                    "bias");
+  }
+  if (call.shape.op == OpCode::kGemmWgrad && Has(call, kHasBias)) {
+    return CudaCall(BiasGradient(call.shape.dtype, call.gradient_dtype, n, out, call.reads[1],
+                                 Accumulates(call) ? call.reads[3] : nullptr, call.writes[1],
+                                 call.workspace + kGemmWorkspaceBytes, call.stream),
+                    "bias gradient");
+  }
+  return Unit{};
+}
+
+double GemmEngine::FlopsPerSecond(const KernelCall& call) const {
+  const auto found = plans_.find(KeyOf(call));
+  if (found == plans_.end() || found->second->seconds == 0) return 0;
+  return Flops(call.shape) / found->second->seconds;
+}
+
+}  // namespace twinstep::cuda

@@ -1,0 +1,84 @@
+// The graph's matrix products by cuBLASLt: bf16, fp16, fp32 or fp64, sums in fp32 or fp64 (never
+// TF32), bias in the epilogue, gradients accumulated in place.
+//
+//   Result<std::unique_ptr<GemmEngine>> engine = GemmEngine::Create({.deterministic = false});
+//   engine.value()->Prepare(shape, gradient_dtype, operands, workspace, stream);  // Once a shape.
+//   engine.value()->Launch(call);
+//
+// Prepare times the best algorithms of cuBLASLt's heuristics on the operands' memory, and the first
+// of them again: runs differ by up to 15 %. Deterministic engines take the heuristics'
+// first, so that the same shape gives the same bits in every process.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+
+#include "exec/cuda/kernels/kernel_call.h"
+#include "exec/cuda/libraries.h"
+#include "sim/graph/op.h"
+#include "sim/result.h"
+
+namespace twinstep::cuda {
+
+// What cuBLASLt may use, in front of what bias gradients need. Weight gradients whose tiles fill
+// the multiprocessors unevenly are split along the tokens, each part an fp32 matrix of its own.
+inline constexpr std::size_t kGemmWorkspaceBytes = std::size_t{160} << 20;
+
+bool IsGemm(OpCode op);
+// Workspace of KernelCall.
+std::size_t GemmWorkspaceBytes(const OpShape& shape);
+
+class GemmEngine {
+ public:
+  struct Options {
+    bool deterministic = false;
+  };
+  static Result<std::unique_ptr<GemmEngine>> Create(const Options& options);
+  GemmEngine(const GemmEngine&) = delete;
+  GemmEngine& operator=(const GemmEngine&) = delete;
+  ~GemmEngine();
+
+  // Chooses how to compute calls of this shape whose operands are aligned as these are. The call's
+  // reads are filled with random numbers and its writes are overwritten if candidates are timed.
+  Status Prepare(const KernelCall& call);
+  // Of a shape and alignment that was prepared.
+  Status Launch(const KernelCall& call) const;
+
+  // Rate of the algorithm that was chosen, 0 if none was timed.
+  double FlopsPerSecond(const KernelCall& call) const;
+
+ private:
+  struct Plan;
+  struct Key {
+    OpShape shape;
+    Dtype gradient_dtype;
+    std::size_t alignment;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const;
+  };
+
+  GemmEngine(const CublasLt* blas, const Options& options);
+
+  Key KeyOf(const KernelCall& call) const;
+  Status Check(cublasStatus_t code, const char* what) const;
+  Status Describe(const KernelCall& call, std::size_t alignment, Plan* plan) const;
+  Status Choose(const KernelCall& call, std::size_t alignment, Plan* plan) const;
+  Status Multiply(const KernelCall& call, const Plan& plan,
+                  const cublasLtMatmulAlgo_t& algorithm) const;
+  Result<double> Time(const KernelCall& call, const Plan& plan,
+                      const cublasLtMatmulAlgo_t& algorithm, int repeats) const;
+
+  const CublasLt* blas_;
+  Options options_;
+  cublasLtHandle_t handle_ = nullptr;
+  std::unordered_map<Key, std::unique_ptr<Plan>, KeyHash> plans_;
+};
+
+}  // namespace twinstep::cuda

@@ -1,0 +1,118 @@
+#include "exec/cuda/libraries.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "sim/str_cat.h"
+
+namespace twinstep {
+namespace {
+
+class SharedObject {
+ public:
+  explicit SharedObject(const std::string& name) : name_(name) {
+    std::vector<std::string> paths{name};
+    if (const char* home = std::getenv("CUDA_HOME")) paths.push_back(StrCat(home, "/lib64/", name));
+    paths.push_back(StrCat(TWINSTEP_CUDA_HOME, "/lib64/", name));
+    for (const std::string& path : paths) {
+      handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (handle_ != nullptr) return;
+      const char* const reason = dlerror();
+      if (tried_.empty()) tried_ = reason == nullptr ? path : std::string(reason);
+    }
+  }
+
+  template <typename Function>
+  void Find(const char* symbol, Function* function) {
+    if (handle_ == nullptr) return;
+    *function = reinterpret_cast<Function>(dlsym(handle_, symbol));
+    if (*function == nullptr && missing_.empty()) missing_ = symbol;
+  }
+
+  Status status() const {
+    if (handle_ == nullptr) {
+      return Error{.code = ExitCode::kNo,
+                   .message = StrCat("the CUDA backend needs ", name_,
+                                     ", which was found neither by "
+                                     "the dynamic linker (",
+                                     tried_, ") nor in ", TWINSTEP_CUDA_HOME,
+                                     "/lib64; set LD_LIBRARY_PATH or CUDA_HOME"),
+                   .rule = "cuda-library"};
+    }
+    if (missing_.empty()) return Unit{};
+    return Error{.code = ExitCode::kNo,
+                 .message = StrCat(name_, " has no ", missing_, ": another version is needed"),
+                 .rule = "cuda-library"};
+  }
+
+ private:
+  std::string name_;
+  std::string tried_;
+  std::string missing_;
+  void* handle_ = nullptr;
+};
+
+struct LoadedCublasLt {
+  CublasLt functions;
+  Status status = Unit{};
+
+  LoadedCublasLt() {
+    SharedObject object("libcublasLt.so.13");
+    object.Find("cublasLtCreate", &functions.Create);
+    object.Find("cublasLtDestroy", &functions.Destroy);
+    object.Find("cublasLtMatmul", &functions.Matmul);
+    object.Find("cublasLtMatmulAlgoGetHeuristic", &functions.GetHeuristic);
+    object.Find("cublasLtMatmulDescCreate", &functions.DescCreate);
+    object.Find("cublasLtMatmulDescDestroy", &functions.DescDestroy);
+    object.Find("cublasLtMatmulDescSetAttribute", &functions.DescSet);
+    object.Find("cublasLtMatrixLayoutCreate", &functions.LayoutCreate);
+    object.Find("cublasLtMatrixLayoutDestroy", &functions.LayoutDestroy);
+    object.Find("cublasLtMatmulPreferenceCreate", &functions.PreferenceCreate);
+    object.Find("cublasLtMatmulPreferenceDestroy", &functions.PreferenceDestroy);
+    object.Find("cublasLtMatmulPreferenceSetAttribute", &functions.PreferenceSet);
+    object.Find("cublasLtGetStatusString", &functions.StatusString);
+    object.Find("cublasLtGetVersion", &functions.Version);
+    status = object.status();
+  }
+};
+
+struct LoadedCudnn {
+  Cudnn functions;
+  Status status = Unit{};
+
+  LoadedCudnn() {
+    SharedObject object("libcudnn.so.9");
+    object.Find("cudnnCreate", &functions.Create);
+    object.Find("cudnnDestroy", &functions.Destroy);
+    object.Find("cudnnSetStream", &functions.SetStream);
+    object.Find("cudnnGetErrorString", &functions.ErrorString);
+    object.Find("cudnnGetLastErrorString", &functions.LastErrorString);
+    object.Find("cudnnGetVersion", &functions.Version);
+    object.Find("cudnnBackendCreateDescriptor", &functions.CreateDescriptor);
+    object.Find("cudnnBackendDestroyDescriptor", &functions.DestroyDescriptor);
+    object.Find("cudnnBackendSetAttribute", &functions.SetAttribute);
+    object.Find("cudnnBackendGetAttribute", &functions.GetAttribute);
+    object.Find("cudnnBackendFinalize", &functions.Finalize);
+    object.Find("cudnnBackendExecute", &functions.Execute);
+    status = object.status();
+  }
+};
+
+}  // namespace
+
+Result<const CublasLt*> LoadCublasLt() {
+  static const LoadedCublasLt loaded;
+  if (!loaded.status.ok()) return loaded.status.error();
+  return &loaded.functions;
+}
+
+Result<const Cudnn*> LoadCudnn() {
+  static const LoadedCudnn loaded;
+  if (!loaded.status.ok()) return loaded.status.error();
+  return &loaded.functions;
+}
+
+}  // namespace twinstep

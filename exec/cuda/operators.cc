@@ -1,0 +1,39 @@
+#include "exec/cuda/operators.h"
+
+#include <utility>
+
+#include "exec/cuda/cuda_error.h"
+#include "exec/cuda/kernels/kernels.h"
+
+namespace twinstep::cuda {
+
+Result<std::unique_ptr<Operators>> Operators::Create(const Options& options) {
+  Result<std::unique_ptr<GemmEngine>> gemms =
+      GemmEngine::Create({.deterministic = options.deterministic});
+  if (!gemms.ok()) return gemms.error();
+  return std::unique_ptr<Operators>(new Operators(options, std::move(gemms).value()));
+}
+
+bool Operators::IsOperator(OpCode op) { return IsGemm(op) || IsAttention(op) || IsKernel(op); }
+
+Status Operators::Plan(const OpShape& shape) {
+  return IsAttention(shape.op) ? attention_.Prepare(shape) : Status(Unit{});
+}
+
+std::size_t Operators::WorkspaceBytes(const OpShape& shape) const {
+  if (IsGemm(shape.op)) return GemmWorkspaceBytes(shape);
+  if (IsAttention(shape.op)) return attention_.WorkspaceBytes(shape);
+  return IsKernel(shape.op) ? cuda::WorkspaceBytes(shape) : 0;
+}
+
+Status Operators::Tune(const KernelCall& call) {
+  return IsGemm(call.shape.op) ? gemms_->Prepare(call) : Status(Unit{});
+}
+
+Status Operators::Launch(const KernelCall& call) {
+  if (IsGemm(call.shape.op)) return gemms_->Launch(call);
+  if (IsAttention(call.shape.op)) return attention_.Launch(call);
+  return CudaCall(LaunchKernel(call), Name(call.shape.op));
+}
+
+}  // namespace twinstep::cuda

@@ -1,0 +1,50 @@
+// Every operator of the graph that a GPU computes: own kernels, cuBLASLt's GEMMs, cuDNN's
+// attention.
+//
+//   Result<std::unique_ptr<Operators>> operators = Operators::Create({.device = 0});
+//   operators.value()->Plan(shape);                           // All shapes, before memory is
+//   placed. bytes = operators.value()->WorkspaceBytes(shape);  // Then.
+//   operators.value()->Tune(call);                            // One call a shape: overwrites
+//   operands. operators.value()->Launch(call);
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "exec/cuda/attention.h"
+#include "exec/cuda/gemm.h"
+#include "exec/cuda/kernels/kernel_call.h"
+#include "sim/graph/op.h"
+#include "sim/result.h"
+
+namespace twinstep::cuda {
+
+class Operators {
+ public:
+  struct Options {
+    int device = 0;
+    // The same bits in every run: costs some speed, and attention memory (cudnn_attention.h).
+    bool deterministic = false;
+  };
+  static Result<std::unique_ptr<Operators>> Create(const Options& options);
+
+  static bool IsOperator(OpCode op);
+
+  Status Plan(const OpShape& shape);
+  std::size_t WorkspaceBytes(const OpShape& shape) const;
+  Status Tune(const KernelCall& call);
+  Status Launch(const KernelCall& call);
+
+  const GemmEngine& gemms() const { return *gemms_; }
+
+ private:
+  Operators(const Options& options, std::unique_ptr<GemmEngine> gemms)
+      : attention_({.device = options.device, .deterministic = options.deterministic}),
+        gemms_(std::move(gemms)) {}
+
+  AttentionEngine attention_;
+  std::unique_ptr<GemmEngine> gemms_;
+};
+
+}  // namespace twinstep::cuda
