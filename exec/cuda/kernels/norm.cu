@@ -23,9 +23,10 @@ struct Layout {
 };
 
 // Blocks of the backward kernel that a multiprocessor's registers hold.
-template <typename L>
+template <typename L, bool kRms>
 constexpr int Resident() {
-  return L::kRuns == 1 ? 4 : L::kRuns == 2 ? 3 : 2;
+  const int blocks = L::kRuns == 1 ? 4 : L::kRuns == 2 ? 3 : 2;
+  return kRms ? blocks : blocks - 1;  // LayerNorm also holds the bias's gradient.
 }
 
 template <typename L>
@@ -141,7 +142,7 @@ struct BackwardOperands {
 // With normed = (x - mean) inverse and g = dy gamma:
 // dx = inverse (g - mean(g) - normed mean(g normed)) + residual; RMSNorm has no mean.
 template <typename L, bool kRms>
-__global__ void __launch_bounds__(L::kBlock, Resident<L>())
+__global__ void __launch_bounds__(L::kBlock, Resident<L, kRms>())
     NormBackwardKernel(const BackwardOperands<typename L::T> operands) {
   using T = typename L::T;
   using C = Compute<T>;
@@ -159,17 +160,24 @@ __global__ void __launch_bounds__(L::kBlock, Resident<L>())
 #pragma unroll
     for (int j = 0; j < L::kCount; ++j) dgamma[k][j] = dbeta[k][j] = C{0};
   }
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * L::kGroups + member; i < operands.n;
-       i += static_cast<std::int64_t>(gridDim.x) * L::kGroups) {
-    // All loads before the first sum, so that they are in flight together.
-    Row<L> x, dy, residual;
-    x.Load(operands.x + i * h, h, thread);
-    dy.Load(operands.dy + i * h, h, thread);
+  // All loads of a row are in flight together, and while a row is summed, those of the next.
+  Row<L> next_x, next_dy, next_residual;
+  const auto load = [&](std::int64_t i) {
+    if (i >= operands.n) return;
+    next_x.Load(operands.x + i * h, h, thread);
+    next_dy.Load(operands.dy + i * h, h, thread);
     if (operands.residual != nullptr) {
-      residual.Load(operands.residual + i * h, h, thread);
+      next_residual.Load(operands.residual + i * h, h, thread);
     } else {
-      residual.Clear();
+      next_residual.Clear();
     }
+  };
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * L::kGroups;
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * L::kGroups + member;
+  load(begin);
+  for (std::int64_t i = begin; i < operands.n; i += stride) {
+    const Row<L> x = next_x, dy = next_dy, residual = next_residual;
+    load(i + stride);
     const auto statistics = RowStatistics<L, kRms>(x, h, thread, group);
     const C mean = statistics.mean, inverse = statistics.inverse;
     C sums[2] = {C{0}, C{0}};  // Of g normed, and of g.
@@ -394,7 +402,7 @@ cudaError_t Backward(const KernelCall& call) {
       h, aligned,
       [&]<typename L>() {
         chunks = std::clamp<std::int64_t>((n + L::kGroups - 1) / L::kGroups, 1,
-                                          Resident<L>() * kMultiprocessors);
+                                          Resident<L, kRms>() * kMultiprocessors);
         const std::size_t shared =
             L::kGroups == 1 ? 0 : static_cast<std::size_t>(kSums * h) * sizeof(C);
         NormBackwardKernel<L, kRms>
