@@ -1,8 +1,10 @@
 #include "exec/runtime/initialize.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <numbers>
+#include <thread>
 #include <vector>
 
 #include "exec/runtime/element_io.h"
@@ -72,6 +74,20 @@ Distribution DistributionOf(const Model& model, TensorKind kind) {
   }
 }
 
+// Calls body(begin, end) for parts of [0, count), on all cores if there is enough to do.
+template <typename Body>
+void ForParts(std::int64_t count, const Body& body) {
+  constexpr std::int64_t kLeast = 1 << 16;  // Of a thread: starting one costs as much as 1000.
+  const std::int64_t threads = std::clamp<std::int64_t>(
+      count / kLeast, 1, std::max(1u, std::thread::hardware_concurrency()));
+  const std::int64_t part = (count + threads - 1) / threads;
+  std::vector<std::jthread> others;
+  for (std::int64_t begin = part; begin < count; begin += part) {
+    others.emplace_back([&body, begin, end = std::min(begin + part, count)] { body(begin, end); });
+  }
+  body(0, std::min(part, count));
+}
+
 }  // namespace
 
 void InitializeStates(const Model& model, const TaskGraph& graph, std::uint64_t seed,
@@ -88,18 +104,22 @@ void InitializeStates(const Model& model, const TaskGraph& graph, std::uint64_t 
     const Draw draw(seed, tensor);
     for (const TensorRun& run : TensorRuns(model, tensor, places[i], DtypeBytes(dtype))) {
       bytes.resize(static_cast<std::size_t>(run.elements * DtypeBytes(dtype)));
-      for (std::int64_t k = 0; k < run.elements; ++k) {
-        const std::int64_t row = (run.element + k) / shape.columns;
-        const std::int64_t column = (run.element + k) % shape.columns;
-        double value = 0;
-        if (row < shape.rows) {
-          value = distribution.mean;
-          if (distribution.deviation > 0)
-            value += distribution.deviation * draw.Normal(row, column);
+      // Each element is drawn for itself: threads change nothing.
+      ForParts(run.elements, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t k = begin; k < end; ++k) {
+          const std::int64_t row = (run.element + k) / shape.columns;
+          const std::int64_t column = (run.element + k) % shape.columns;
+          double value = 0;
+          if (row < shape.rows) {
+            value = distribution.mean;
+            if (distribution.deviation > 0) {
+              value += distribution.deviation * draw.Normal(row, column);
+            }
+          }
+          // Parameters are rounded from the fp32 master, not from the drawn number.
+          StoreElement(dtype, static_cast<float>(value), bytes.data(), k);
         }
-        // Parameters are rounded from the fp32 master, not from the drawn number.
-        StoreElement(dtype, static_cast<float>(value), bytes.data(), k);
-      }
+      });
       backend->Write(tensor.buffer, run.offset, bytes);
     }
   }
