@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "exec/runtime/atomic_file.h"
@@ -11,6 +12,7 @@
 #include "exec/train/train_input.h"
 #include "exec/train/train_options.h"
 #include "exec/train/training.h"
+#include "sim/format.h"
 #include "sim/str_cat.h"
 #include "traces/trace_io.h"
 
@@ -74,7 +76,18 @@ class Command {
                   input.schedule.steps, " steps"));
     }
     if (const Status steps = RunSteps(input, &training); !steps.ok()) return steps;
+    PrintMemory(training);
     return WriteFiles(training);
+  }
+
+  void PrintMemory(const Training& training) const {
+    const std::optional<BackendMemory> memory = training.backend().Memory();
+    if (!memory.has_value()) return;
+    out_ << "GPU memory: " << Bytes(static_cast<double>(memory->used_bytes)) << " of "
+         << Bytes(static_cast<double>(memory->total_bytes))
+         << " in use, as the driver says; arenas "
+         << Bytes(static_cast<double>(memory->arena_bytes)) << ", scratch of library kernels "
+         << Bytes(static_cast<double>(memory->scratch_bytes)) << "\n";
   }
 
   Status RunSteps(const TrainInput& input, Training* training) {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "exec/cuda/cuda_options.h"
 #include "exec/runtime/text_data.h"
 #include "model_zoo/validate_model.h"
 #include "sim/options/input_options.h"
@@ -51,15 +52,42 @@ Status ReadSchedule(const Options& options, LearningRateSchedule* schedule) {
   return Unit{};
 }
 
+// What of the GPU changes how a plan is lowered.
+Status DescribeGpu(TrainInput* input) {
+  const Result<CudaDevice> device = DescribeCudaDevice(0);
+  if (!device.ok()) return OptionError("backend", StrCat("cuda: ", device.error().message));
+  Gpu* const gpu = input->cluster.mutable_gpu();
+  gpu->set_name(device.value().name);
+  gpu->set_memory_bytes(device.value().memory_bytes);
+  const Precision precision = input->model.recipe().precision();
+  const bool half = precision != FP32 && precision != FP64;
+  gpu->set_attention_backward_fp32_dq(half && !input->deterministic);
+  return Unit{};
+}
+
 Status ReadBackend(const Options& options, TrainInput* input) {
-  if (options.Get("backend") == "cuda") {
-    return OptionError("backend", "this binary was built without the CUDA backend; there is cpu");
+  const Status read =
+      FirstError({ReadWord<BackendKind>(options, "backend",
+                                        {{"cpu", BackendKind::kCpu}, {"cuda", BackendKind::kCuda}},
+                                        [input](BackendKind kind) { input->backend = kind; }),
+                  ReadWord<bool>(options, "tokenizer", {{"bytes", true}}, [](bool) {}),
+                  ReadInteger(options, "gpu-memory-capacity", 1,
+                              [input](auto x) { input->gpu_memory_capacity_bytes = x; }),
+                  ReadInteger(options, "threads", 1, [input](auto x) {
+                    input->threads = static_cast<int>(std::min(x, kMaxThreads));
+                  })});
+  if (!read.ok()) return read;
+  input->deterministic = options.Has("deterministic");
+  input->record_times = options.Has("trace");
+  input->poison = options.Has("poison");
+  if (input->backend == BackendKind::kCpu) {
+    for (const char* name : {"deterministic", "gpu-memory-capacity"}) {
+      if (options.Has(name)) return OptionError(name, "goes with --backend cuda");
+    }
+    return Unit{};
   }
-  return FirstError({ReadWord<bool>(options, "backend", {{"cpu", true}}, [](bool) {}),
-                     ReadWord<bool>(options, "tokenizer", {{"bytes", true}}, [](bool) {}),
-                     ReadInteger(options, "threads", 1, [input](auto x) {
-                       input->threads = static_cast<int>(std::min(x, kMaxThreads));
-                     })});
+  if (input->poison) return OptionError("poison", "only --backend cpu can");
+  return DescribeGpu(input);
 }
 
 Status ReadCheckpoints(const Options& options, TrainInput* input) {
@@ -99,13 +127,13 @@ Result<TrainInput> ReadTrainInput(const Options& options) {
   if (!model.ok()) return model.error();
   input.model = std::move(model).value();
   input.cluster.set_name("this machine");
+  if (const Status backend = ReadBackend(options, &input); !backend.ok()) return backend.error();
   Result<ResolvedPlan> plan = ReadLocalPlan(options, input.model, &input.cluster);
   if (!plan.ok()) return plan.error();
   input.plan = std::move(plan).value();
   input.data = *options.Get("data");
   const Status read = FirstError(
-      {ReadSchedule(options, &input.schedule), ReadBackend(options, &input),
-       ReadCheckpoints(options, &input),
+      {ReadSchedule(options, &input.schedule), ReadCheckpoints(options, &input),
        ReadReal(options, "weight-decay", 0, 1e3, [&](double x) { input.weight_decay = x; }),
        ReadReal(options, "beta1", 0, 0.999999, [&](double x) { input.beta1 = x; }),
        ReadReal(options, "beta2", 0, 0.99999999, [&](double x) { input.beta2 = x; }),
@@ -113,7 +141,6 @@ Result<TrainInput> ReadTrainInput(const Options& options) {
        ReadInteger(options, "shuffle-seed", 0,
                    [&](auto x) { input.shuffle_seed = static_cast<std::uint64_t>(x); })});
   if (!read.ok()) return read.error();
-  input.poison = options.Has("poison");
   return input;
 }
 

@@ -15,6 +15,8 @@
 
 namespace twinstep {
 
+enum class BackendKind { kCpu, kCuda };
+
 struct TrainInput {
   Model model;
   Cluster cluster;  // This machine: one node with a GPU for each rank.
@@ -24,7 +26,11 @@ struct TrainInput {
   double beta1 = 0.9, beta2 = 0.95, weight_decay = 0.1;
   std::optional<std::uint64_t> seed;  // As given; default: the checkpoint's, else 1.
   std::string init_from;              // Empty: drawn weights.
-  int threads = 0;                    // 0: one a core.
+  BackendKind backend = BackendKind::kCpu;
+  bool deterministic = false;
+  bool record_times = false;                   // When each task runs, for a trace.
+  std::int64_t gpu_memory_capacity_bytes = 0;  // 0: what the GPU has.
+  int threads = 0;                             // 0: one a core.
   std::optional<std::uint64_t> shuffle_seed;
   bool poison = false;
 

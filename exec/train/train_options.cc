@@ -79,8 +79,15 @@ std::vector<OptionGroup> TrainingGroups() {
       RecipeOptions(),
       LocalPlanOptions(),
       {"Execution",
-       {{"backend", "NAME", "cpu (default)"},
-        {"threads", "N", "threads of the CPU backend (default: one a core)"},
+       {{"backend", "NAME", "cpu (default), or cuda: all ranks on one GPU"},
+        {"deterministic", nullptr,
+         "cuda: the same bits in every run and by every plan that only schedules or places "
+         "differently, which --backend cpu always gives"},
+        {"gpu-memory-capacity", "BYTES",
+         "cuda: what arenas and kernels' scratch must fit, with a suffix such as GB (default: what "
+         "the GPU has)"},
+        {"threads", "N",
+         "threads of the CPU backend, of cuda the threads of host tasks (default: one a core)"},
         {"shuffle-seed", "N", "dispatch in another legal order each step, drawn with this seed"},
         {"poison", nullptr, "check every access against the buffers' lives"}}},
   };

@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "exec/cpu/cpu_backend.h"
+#include "exec/cuda/cuda_options.h"
 #include "exec/runtime/batch.h"
 #include "exec/runtime/checkpoint.h"
 #include "exec/runtime/element_io.h"
@@ -43,12 +45,21 @@ StepValues StepValuesOf(const TrainInput& input, std::int64_t step, std::uint64_
           .seed = seed};
 }
 
+Result<std::unique_ptr<Backend>> MakeBackend(const TrainInput& input) {
+  if (input.backend == BackendKind::kCuda) {
+    return MakeCudaBackend({.deterministic = input.deterministic,
+                            .record_times = input.record_times,
+                            .host_threads = input.threads,
+                            .memory_limit_bytes = input.gpu_memory_capacity_bytes});
+  }
+  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(
+      CpuBackendOptions{.threads = input.threads, .poison = input.poison}));
+}
+
 }  // namespace
 
-Training::Training(const TrainInput& input, TextData data)
-    : input_(input),
-      data_(std::move(data)),
-      backend_({.threads = input.threads, .poison = input.poison}) {}
+Training::Training(const TrainInput& input, TextData data, std::unique_ptr<Backend> backend)
+    : input_(input), data_(std::move(data)), backend_(std::move(backend)) {}
 
 Result<std::unique_ptr<Training>> Training::Start(const TrainInput& input,
                                                   std::vector<std::string>* warnings) {
@@ -59,11 +70,15 @@ Result<std::unique_ptr<Training>> Training::Start(const TrainInput& input,
   Result<TaskGraph> graph = Lower(input.model, input.cluster, input.plan, {.fold = false});
   if (!graph.ok()) return graph.error();
 
-  std::unique_ptr<Training> training(new Training(input, std::move(data).value()));
+  Result<std::unique_ptr<Backend>> backend = MakeBackend(input);
+  if (!backend.ok()) return backend.error();
+
+  std::unique_ptr<Training> training(
+      new Training(input, std::move(data).value(), std::move(backend).value()));
   training->graph_ = std::move(graph).value();
   training->arena_ = PlanArena(training->graph_);
   Result<std::unique_ptr<Executor>> executor =
-      Executor::Create(training->graph_, training->arena_, input.plan, &training->backend_,
+      Executor::Create(training->graph_, training->arena_, input.plan, training->backend_.get(),
                        {.shuffle_seed = input.shuffle_seed});
   if (!executor.ok()) return executor.error();
   training->executor_ = std::move(executor).value();
@@ -75,7 +90,7 @@ Result<std::unique_ptr<Training>> Training::Start(const TrainInput& input,
 Status Training::SetStates(std::vector<std::string>* warnings) {
   seed_ = input_.seed.value_or(1);
   if (!input_.resume.empty()) return Resume(warnings);
-  InitializeStates(input_.model, graph_, seed_, &backend_);
+  InitializeStates(input_.model, graph_, seed_, backend_.get());
   if (!input_.init_from.empty()) return SetWeights(input_.init_from);
   return Unit{};
 }
@@ -104,7 +119,7 @@ Status Training::Resume(std::vector<std::string>* warnings) {
   if (!data.ok()) return data.error();
   data_ = std::move(data).value();
   step_ = checkpoint.step;
-  const Status restored = ScatterLogical(input_.model, graph_, checkpoint.tensors, &backend_);
+  const Status restored = ScatterLogical(input_.model, graph_, checkpoint.tensors, backend_.get());
   if (!restored.ok()) return Error{.message = StrCat(path, ": ", restored.error().message)};
   return Unit{};
 }
@@ -127,7 +142,7 @@ Status Training::SetWeights(const std::string& path) {
       StoreElement(tensor.dtype, given.At(i), tensor.data.data(), i);
     }
   }
-  return ScatterLogical(input_.model, graph_, states.value(), &backend_);
+  return ScatterLogical(input_.model, graph_, states.value(), backend_.get());
 }
 
 Result<TrainingStep> Training::RunStep() {
@@ -135,21 +150,21 @@ Result<TrainingStep> Training::RunStep() {
   const StepValues values = StepValuesOf(input_, step_, seed_);
   const TokenBatch batch = data_.Batch(step_, input_.plan.global_batch);
   const Status loaded =
-      LoadBatch(graph_, input_.plan.sequence_length, batch.tokens, batch.labels, &backend_);
+      LoadBatch(graph_, input_.plan.sequence_length, batch.tokens, batch.labels, backend_.get());
   if (!loaded.ok()) return loaded.error();
   const Status done = executor_->RunIteration(values);
   if (!done.ok()) return done.error();
   ++step_;
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   return TrainingStep{.step = step_,
-                      .loss = ReadLoss(graph_, backend_),
+                      .loss = ReadLoss(graph_, *backend_),
                       .learning_rate = values.learning_rate,
                       .tokens = static_cast<std::int64_t>(batch.tokens.size()),
                       .iteration_s = elapsed.count()};
 }
 
 Result<std::vector<LogicalTensor>> Training::Tensors() const {
-  return GatherLogical(input_.model, graph_, backend_);
+  return GatherLogical(input_.model, graph_, *backend_);
 }
 
 Status Training::Save() const {

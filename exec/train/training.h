@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/cpu/cpu_backend.h"
+#include "exec/runtime/backend.h"
 #include "exec/runtime/executor.h"
 #include "exec/runtime/logical_tensors.h"
 #include "exec/runtime/text_data.h"
@@ -55,9 +55,10 @@ class Training {
 
   const TaskGraph& graph() const { return graph_; }
   const Executor& executor() const { return *executor_; }
+  const Backend& backend() const { return *backend_; }
 
  private:
-  Training(const TrainInput& input, TextData data);
+  Training(const TrainInput& input, TextData data, std::unique_ptr<Backend> backend);
 
   Status SetStates(std::vector<std::string>* warnings);
   Status Resume(std::vector<std::string>* warnings);
@@ -67,7 +68,7 @@ class Training {
   TextData data_;
   TaskGraph graph_;
   ArenaPlan arena_;
-  CpuBackend backend_;
+  std::unique_ptr<Backend> backend_;
   std::unique_ptr<Executor> executor_;  // Last: it uses the others.
   std::uint64_t seed_ = 1;
   std::int64_t step_ = 0;
