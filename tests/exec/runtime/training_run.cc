@@ -77,9 +77,13 @@ TrainingRun::TrainingRun(const Model& model, const Plan& plan, TaskGraph graph, 
 
 void TrainingRun::Start(const RunOptions& options) {
   seed_ = options.seed;
-  CpuBackendOptions backend_options = options.backend;
-  if (options.mixing) backend_options.kernel = MixingKernel(graph_);
-  backend_ = std::make_unique<CpuBackend>(backend_options);
+  if (options.make_backend) {
+    backend_ = options.make_backend();
+  } else {
+    CpuBackendOptions backend_options = options.backend;
+    if (options.mixing) backend_options.kernel = MixingKernel(graph_);
+    backend_ = std::make_unique<CpuBackend>(backend_options);
+  }
   executor_ = ValueOrDie(Executor::Create(graph_, arena_, plan_, backend_.get(), options.executor));
   InitializeStates(model_, graph_, seed_, backend_.get());
   step_.learning_rate = kLearningRate;

@@ -7,11 +7,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "exec/cpu/cpu_backend.h"
+#include "exec/runtime/backend.h"
 #include "exec/runtime/executor.h"
 #include "exec/runtime/logical_tensors.h"
 #include "model_zoo/model.pb.h"
@@ -38,6 +40,8 @@ struct RunOptions {
   std::uint64_t seed = 1;  // Of weights and data.
   // MixingKernel in place of the operators: bits without mathematics.
   bool mixing = false;
+  // Another backend in place of the CPU's.
+  std::function<std::unique_ptr<Backend>()> make_backend = {};
 };
 
 class TrainingRun {
@@ -64,7 +68,8 @@ class TrainingRun {
   const TaskGraph& graph() const { return graph_; }
   const ArenaPlan& arena() const { return arena_; }
   const ResolvedPlan& plan() const { return plan_; }
-  CpuBackend& backend() { return *backend_; }
+  // Of a run on the CPU.
+  CpuBackend& backend() { return static_cast<CpuBackend&>(*backend_); }
   Executor& executor() { return *executor_; }
 
  private:
@@ -76,7 +81,7 @@ class TrainingRun {
   ArenaPlan arena_;
   std::uint64_t seed_ = 1;
   StepValues step_;
-  std::unique_ptr<CpuBackend> backend_;
+  std::unique_ptr<Backend> backend_;
   std::unique_ptr<Executor> executor_;
   std::vector<double> losses_;
 };

@@ -1,0 +1,280 @@
+// How fast a model trains on the GPU, and where the time goes.
+//
+//   training_benchmark MODEL MICRO_BATCH GLOBAL_BATCH SEQUENCE STEPS [PLAN]
+//
+// MODEL: a text file as in model_zoo/, PLAN: one of a plan's fields. Prints a line of totals and a
+// table of operators: calls, milliseconds of an iteration, what of the arithmetic or memory rate
+// they reach. Times of operators are from a run of their own, whose slow-down by recording is
+// printed too.
+
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <random>
+#include <span>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "exec/cuda/cuda_options.h"
+#include "exec/runtime/batch.h"
+#include "exec/runtime/element_io.h"
+#include "exec/runtime/executor.h"
+#include "hw_specs/cluster.pb.h"
+#include "model_zoo/model.pb.h"
+#include "sim/graph/arena.h"
+#include "sim/graph/symbolic_tensors.h"
+#include "sim/lower/lower.h"
+#include "sim/plan/plan.pb.h"
+#include "sim/plan/resolved_plan.h"
+
+namespace twinstep {
+namespace {
+
+constexpr double kPeakFlopsPerSecond = 989e12;  // Dense bf16 of an H200.
+constexpr double kGib = 1 << 30;
+
+template <typename T>
+T ValueOrDie(Result<T> result) {
+  if (!result.ok()) {
+    std::fprintf(stderr, "%s\n", result.error().message.c_str());
+    std::exit(static_cast<int>(result.error().code));
+  }
+  return std::move(result).value();
+}
+
+template <typename Message>
+Message ReadOrDie(const std::string& text, const char* what) {
+  Message message;
+  if (!google::protobuf::TextFormat::ParseFromString(text, &message)) {
+    std::fprintf(stderr, "%s is no such text\n", what);
+    std::exit(2);
+  }
+  return message;
+}
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+struct Setup {
+  Model model;
+  ResolvedPlan plan;
+  TaskGraph graph;
+  ArenaPlan arena;
+  int steps = 0;
+};
+
+Setup MakeSetup(int argc, char** argv) {
+  Setup setup;
+  setup.model = ReadOrDie<Model>(ReadFile(argv[1]), argv[1]);
+  Plan plan = ReadOrDie<Plan>(argc > 6 ? argv[6] : "", "PLAN");
+  plan.set_micro_batch(std::atol(argv[2]));
+  plan.set_global_batch(std::atol(argv[3]));
+  plan.set_sequence_length(std::atol(argv[4]));
+  setup.steps = std::atoi(argv[5]);
+  const CudaDevice device = ValueOrDie(DescribeCudaDevice(0));
+  Cluster cluster;
+  cluster.set_name("this machine");
+  cluster.set_nodes(1);
+  cluster.mutable_node()->set_gpus(std::max<std::int64_t>(1, plan.pipeline_parallel()));
+  cluster.mutable_gpu()->set_name(device.name);
+  cluster.mutable_gpu()->set_memory_bytes(device.memory_bytes);
+  cluster.mutable_gpu()->set_attention_backward_fp32_dq(true);
+  setup.plan = ValueOrDie(ResolvePlan(setup.model, cluster, plan, cluster.node().gpus()));
+  setup.graph = ValueOrDie(Lower(setup.model, cluster, setup.plan, {.fold = false}));
+  setup.arena = PlanArena(setup.graph);
+  return setup;
+}
+
+// Products of the model alone, causal attention counted once, no recomputation: the usual MFU.
+double ModelFlopsPerToken(const Model& model, std::int64_t sequence) {
+  const auto h = static_cast<double>(model.hidden_size());
+  const auto heads = static_cast<double>(model.attention_heads());
+  const double kv = model.kv_heads() > 0 ? static_cast<double>(model.kv_heads()) : heads;
+  const double ffn = static_cast<double>(model.ffn_hidden_size());
+  const double layer =
+      2 * h * h + 2 * h * h * kv / heads + (model.family() == LLAMA ? 3 : 2) * h * ffn;
+  const auto layers = static_cast<double>(model.layers());
+  const double weights = layers * layer + static_cast<double>(model.vocab_size()) * h;
+  return 6 * weights + 6 * layers * h * static_cast<double>(sequence);
+}
+
+// Weights of the size that training begins with; to draw billions of them one by one would take
+// longer than to measure.
+class QuickWeights {
+ public:
+  QuickWeights() {
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal(0, 0.02f);
+    for (float& x : drawn_) x = normal(random);
+  }
+
+  void Write(const TaskGraph& graph, Backend* backend) {
+    const std::vector<TensorPlace> places = PlaceTensors(graph);
+    for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
+      const TensorInfo& tensor = graph.tensors[i];
+      if (tensor.state != StateKind::kParameter && tensor.state != StateKind::kMaster) continue;
+      const bool norm = tensor.kind == TensorKind::kNorm1Weight ||
+                        tensor.kind == TensorKind::kNorm2Weight ||
+                        tensor.kind == TensorKind::kFinalNormWeight;
+      const std::vector<std::byte>& block = Block(graph.buffers[tensor.buffer].dtype, norm);
+      const auto size = static_cast<std::int64_t>(block.size());
+      for (std::int64_t at = 0; at < places[i].bytes; at += size) {
+        const std::int64_t bytes = std::min(size, places[i].bytes - at);
+        backend->Write(tensor.buffer, places[i].offset + at,
+                       std::span(block).first(static_cast<std::size_t>(bytes)));
+      }
+    }
+  }
+
+ private:
+  const std::vector<std::byte>& Block(Dtype dtype, bool norm) {
+    std::vector<std::byte>& block = blocks_[{dtype, norm}];
+    if (!block.empty()) return block;
+    block.resize(drawn_.size() * static_cast<std::size_t>(DtypeBytes(dtype)));
+    for (std::size_t i = 0; i < drawn_.size(); ++i) {
+      StoreElement(dtype, norm ? 1 : static_cast<double>(drawn_[i]), block.data(),
+                   static_cast<std::int64_t>(i));
+    }
+    return block;
+  }
+
+  std::vector<float> drawn_ = std::vector<float>(std::size_t{1} << 22);
+  std::map<std::pair<Dtype, bool>, std::vector<std::byte>> blocks_;
+};
+
+// A training with its backend; iterations on random tokens.
+class Run {
+ public:
+  Run(const Setup& setup, bool record_times) : setup_(setup) {
+    backend_ = ValueOrDie(MakeCudaBackend({.record_times = record_times}));
+    executor_ = ValueOrDie(
+        Executor::Create(setup.graph, setup.arena, setup.plan, backend_.get(), {.verify = false}));
+    QuickWeights().Write(setup.graph, backend_.get());
+    std::mt19937_64 random(1);
+    std::vector<std::int32_t> tokens;
+    for (std::int64_t i = 0; i <= setup.plan.global_batch * setup.plan.sequence_length; ++i) {
+      tokens.push_back(static_cast<std::int32_t>(
+          random() % static_cast<std::uint64_t>(setup.model.vocab_size())));
+    }
+    const std::span<const std::int32_t> all(tokens);
+    ValueOrDie(LoadBatch(setup.graph, setup.plan.sequence_length, all.first(all.size() - 1),
+                         all.subspan(1), backend_.get()));
+    step_.learning_rate = 1e-4;
+    step_.clip_norm = setup.model.recipe().clip_norm();
+  }
+
+  // Seconds of an iteration, the mean of `steps`.
+  double Time(int steps) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < steps; ++i) {
+      ValueOrDie(executor_->RunIteration(step_));
+      ++step_.step;
+    }
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+    return elapsed.count() / steps;
+  }
+
+  double Loss() const { return ReadLoss(setup_.graph, *backend_); }
+  const Backend& backend() const { return *backend_; }
+  Execution LastExecution() const { return executor_->LastExecution(); }
+
+ private:
+  const Setup& setup_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Executor> executor_;
+  StepValues step_;
+};
+
+std::string Describe(const OpShape& shape) {
+  std::string text = Name(shape.op);
+  for (const std::int64_t dim : shape.dims) {
+    if (dim != 0) text += " " + std::to_string(dim);
+  }
+  return text;
+}
+
+struct Row {
+  int calls = 0;
+  double seconds = 0, flops = 0, bytes = 0;
+};
+
+void PrintOperators(const Setup& setup, const Execution& execution) {
+  std::map<std::string, Row> rows;
+  double busy = 0;
+  std::int64_t lane_end = 0, gaps = 0;
+  for (TaskId id = 0; id < setup.graph.TaskCount(); ++id) {
+    const Task& task = setup.graph.tasks[id];
+    const OpShape& shape = setup.graph.shapes[task.shape];
+    const double seconds =
+        static_cast<double>(execution.end_ps[id] - execution.start_ps[id]) * 1e-12;
+    Row& row = rows[Describe(shape)];
+    ++row.calls;
+    row.seconds += seconds;
+    row.flops += Flops(shape);
+    row.bytes += MemoryBytes(shape);
+    if (task.lane != Lane::kCompute) continue;
+    busy += seconds;
+    gaps += std::max<std::int64_t>(0, execution.start_ps[id] - lane_end);
+    lane_end = std::max(lane_end, execution.end_ps[id]);
+  }
+  std::vector<std::pair<std::string, Row>> sorted(rows.begin(), rows.end());
+  std::sort(sorted.begin(), sorted.end(),
+            [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  std::printf("%-56s %6s %9s %8s %7s\n", "operator", "calls", "ms", "TFLOP/s", "GB/s");
+  for (const auto& [name, row] : sorted) {
+    std::printf("%-56s %6d %9.3f %8.1f %7.0f\n", name.c_str(), row.calls, row.seconds * 1e3,
+                row.flops / row.seconds * 1e-12, row.bytes / row.seconds * 1e-9);
+  }
+  const double iteration = static_cast<double>(execution.iteration_ps) * 1e-12;
+  std::printf("iteration %.3f ms, compute lane busy %.3f ms, gaps between its tasks %.3f ms\n",
+              iteration * 1e3, busy * 1e3, static_cast<double>(gaps) * 1e-9);
+}
+
+int Main(int argc, char** argv) {
+  if (argc < 6) {
+    std::fprintf(stderr,
+                 "training_benchmark MODEL MICRO_BATCH GLOBAL_BATCH SEQUENCE STEPS [PLAN]\n");
+    return 2;
+  }
+  const Setup setup = MakeSetup(argc, argv);
+  constexpr int kWarmUp = 3;
+  double seconds = 0;
+  {
+    Run run(setup, /*record_times=*/false);
+    run.Time(kWarmUp);
+    seconds = run.Time(setup.steps);
+    const double tokens = static_cast<double>(setup.plan.global_batch * setup.plan.sequence_length);
+    const double flops = tokens * ModelFlopsPerToken(setup.model, setup.plan.sequence_length);
+    const BackendMemory memory = run.backend().Memory().value_or(BackendMemory{});
+    std::printf(
+        "TOTAL %s mb %s batch %s seq %s plan '%s': %.4f s, %.0f tokens/s, MFU %.1f %%, driver %.1f "
+        "GiB, arena %.1f GiB, scratch %.2f GiB, loss %.4f\n",
+        argv[1], argv[2], argv[3], argv[4], argc > 6 ? argv[6] : "", seconds, tokens / seconds,
+        100 * flops / seconds / kPeakFlopsPerSecond, static_cast<double>(memory.used_bytes) / kGib,
+        static_cast<double>(memory.arena_bytes) / kGib,
+        static_cast<double>(memory.scratch_bytes) / kGib, run.Loss());
+  }
+  Run run(setup, /*record_times=*/true);
+  run.Time(kWarmUp);
+  const double recorded = run.Time(setup.steps);
+  std::printf("recording times: %.4f s, %+.2f %%\n", recorded, 100 * (recorded / seconds - 1));
+  PrintOperators(setup, run.LastExecution());
+  return 0;
+}
+
+}  // namespace
+}  // namespace twinstep
+
+int main(int argc, char** argv) { return twinstep::Main(argc, argv); }

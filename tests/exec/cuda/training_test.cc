@@ -1,0 +1,267 @@
+// Training on the GPU: the CPU backend's losses, and plans that change time and memory, never the
+// result.
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "exec/cuda/cuda_options.h"
+#include "tests/exec/cuda/has_gpu.h"
+#include "tests/exec/runtime/small_models.h"
+#include "tests/exec/runtime/training_run.h"
+
+namespace twinstep {
+namespace {
+
+RunOptions OnGpu(const CudaOptions& options) {
+  RunOptions run;
+  run.make_backend = [options] {
+    Result<std::unique_ptr<Backend>> backend = MakeCudaBackend(options);
+    if (!backend.ok()) {
+      std::fprintf(stderr, "%s\n", backend.error().message.c_str());
+      std::abort();
+    }
+    return std::move(backend).value();
+  };
+  return run;
+}
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<LogicalTensor> tensors;
+};
+
+Trained Train(const Model& model, const Plan& plan, const RunOptions& options, int steps) {
+  TrainingRun run(model, plan, options);
+  const Status done = run.Train(steps);
+  EXPECT_TRUE(done.ok()) << done.error().message;
+  return {run.losses(), run.Gather()};
+}
+
+double LargestDifference(const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = a.size() == b.size() ? 0 : INFINITY;
+  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i) {
+    const double difference = std::abs(a[i] - b[i]);
+    // A NaN differs from everything.
+    if (!(difference <= largest)) largest = std::isnan(difference) ? INFINITY : difference;
+  }
+  return largest;
+}
+
+// Names of the tensors whose bits differ.
+std::string Different(const Trained& a, const Trained& b) {
+  std::string names;
+  if (a.losses != b.losses) names += "losses ";
+  if (a.tensors.size() != b.tensors.size()) return "sets of tensors";
+  for (std::size_t i = 0; i < a.tensors.size(); ++i) {
+    if (a.tensors[i].data != b.tensors[i].data) names += Describe(a.tensors[i]) + ", ";
+  }
+  return names;
+}
+
+TEST(CudaTrainingTest, LossesAreThoseOfTheCpu) {
+  if (!HasGpu()) GTEST_SKIP() << "no GPU";
+  constexpr int kSteps = 50;
+  for (const std::string& name : SmallModelNames()) {
+    for (const auto& [precision, tolerance] :
+         {std::pair(FP64, 1e-9), std::pair(FP32, 1e-3), std::pair(BF16, 1e-2)}) {
+      SCOPED_TRACE(name + ", precision " + Precision_Name(precision));
+      const Model model = SmallModel(name, precision);
+      const Plan plan = SmallPlan(1, 1, 1, 1);
+      const Trained cpu = Train(model, plan, {}, kSteps);
+      const Trained gpu = Train(model, plan, OnGpu({}), kSteps);
+      EXPECT_LE(LargestDifference(gpu.losses, cpu.losses), tolerance);
+    }
+  }
+}
+
+// A model that cuDNN's attention computes: 128 tokens, heads of 16.
+Model LongModel(const std::string& name) {
+  Model model = SmallModel(name, BF16);
+  model.set_hidden_size(64);
+  model.set_max_sequence_length(128);
+  return model;
+}
+
+Plan LongPlan(std::int64_t p) {
+  Plan plan = SmallPlan(1, 1, p, 1);
+  plan.set_sequence_length(128);
+  plan.set_global_batch(4);
+  return plan;
+}
+
+TEST(CudaTrainingTest, FusedAttentionTrainsAsTheCpu) {
+  if (!HasGpu()) GTEST_SKIP() << "no GPU";
+  constexpr int kSteps = 50;
+  for (const char* name : {"llama-gqa", "gpt"}) {
+    SCOPED_TRACE(name);
+    const Trained cpu = Train(LongModel(name), LongPlan(1), {}, kSteps);
+    for (const bool deterministic : {false, true}) {
+      const Trained gpu =
+          Train(LongModel(name), LongPlan(1), OnGpu({.deterministic = deterministic}), kSteps);
+      EXPECT_LE(LargestDifference(gpu.losses, cpu.losses), 1e-2);
+    }
+  }
+}
+
+struct PlanCase {
+  const char* label;
+  std::function<void(Plan&)> edit;
+};
+
+// Plans of one rank a stage that only schedule or place differently.
+std::vector<PlanCase> PlacingPlans() {
+  return {
+      {"two stages", [](Plan& plan) { plan.set_pipeline_parallel(2); }},
+      {"gpipe",
+       [](Plan& plan) {
+         plan.set_pipeline_parallel(2);
+         plan.set_schedule(GPIPE);
+       }},
+      {"interleaved",
+       [](Plan& plan) {
+         plan.set_pipeline_parallel(2);
+         plan.set_virtual_stages(2);
+       }},
+      {"offload",
+       [](Plan& plan) {
+         plan.set_pipeline_parallel(4);
+         plan.set_offload_ratio(0.6);
+       }},
+      {"interleaved, offload, full recompute",
+       [](Plan& plan) {
+         plan.set_pipeline_parallel(2);
+         plan.set_virtual_stages(2);
+         plan.set_offload_ratio(1);
+         plan.set_recompute(RECOMPUTE_FULL);
+       }},
+      {"full recompute", [](Plan& plan) { plan.set_recompute(RECOMPUTE_FULL); }},
+      {"chunks that stream, Adam on the host",
+       [](Plan& plan) {
+         plan.set_persistent_chunks(1);
+         plan.set_chunk_buffers(3);
+       }},
+      {"chunks, swapped and checkpointed blocks, Adam after the backward",
+       [](Plan& plan) {
+         plan.set_persistent_chunks(0);
+         plan.set_host_optimizer_overlap(false);
+         plan.set_swapped_blocks(1);
+         plan.set_checkpointed_blocks(1);
+       }},
+      {"balanced recompute", [](Plan& plan) { plan.set_recompute(RECOMPUTE_BALANCED); }},
+  };
+}
+
+TEST(CudaTrainingTest, DeterministicPlansGiveTheSameBits) {
+  if (!HasGpu()) GTEST_SKIP() << "no GPU";
+  constexpr int kSteps = 5;
+  const RunOptions options = OnGpu({.deterministic = true});
+  for (const char* name : {"llama-gqa", "gpt-untied"}) {
+    for (const bool is_long : {false, true}) {
+      const Model model = is_long ? LongModel(name) : SmallModel(name, BF16);
+      const Plan plain = is_long ? LongPlan(1) : SmallPlan(1, 1, 1, 1);
+      const Trained expected = Train(model, plain, options, kSteps);
+      EXPECT_EQ(Different(Train(model, plain, options, kSteps), expected), "") << "a second run";
+      for (const PlanCase& test_case : PlacingPlans()) {
+        SCOPED_TRACE(std::string(name) + ", " + test_case.label + (is_long ? ", long" : ""));
+        Plan plan = plain;
+        test_case.edit(plan);
+        EXPECT_EQ(Different(Train(model, plan, options, kSteps), expected), "");
+      }
+    }
+  }
+}
+
+// Sums in another order: sharp in fp64.
+TEST(CudaTrainingTest, PlansOfSeveralRanksTrainAlike) {
+  if (!HasGpu()) GTEST_SKIP() << "no GPU";
+  constexpr int kSteps = 5;
+  for (const std::string& name : SmallModelNames()) {
+    const Model model = SmallModel(name, FP64);
+    const Trained plain = Train(model, SmallPlan(1, 1, 1, 1), OnGpu({}), kSteps);
+    for (const auto& [t, c, p, d] :
+         std::vector<std::array<int, 4>>{{2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 1, 2}, {2, 2, 2, 2}}) {
+      SCOPED_TRACE(name + ", ranks " + std::to_string(t) + " " + std::to_string(c) + " " +
+                   std::to_string(p) + " " + std::to_string(d));
+      for (const int zero : {1, 3}) {
+        Plan plan = SmallPlan(t, c, p, d);
+        if (zero == 3) plan.set_zero_stage(3);
+        const Trained trained = Train(model, plan, OnGpu({}), kSteps);
+        EXPECT_LE(LargestDifference(trained.losses, plain.losses), 1e-9);
+      }
+    }
+    Plan chunked = SmallPlan(2, 1, 1, 2);
+    chunked.set_tensor_parallel_overlap(TP_OVERLAP_CHUNKED);
+    EXPECT_LE(LargestDifference(Train(model, chunked, OnGpu({}), kSteps).losses, plain.losses),
+              1e-9);
+    Plan unfused = SmallPlan(1, 1, 1, 1);
+    unfused.set_attention(ATTENTION_UNFUSED);
+    EXPECT_LE(LargestDifference(Train(model, unfused, OnGpu({}), kSteps).losses, plain.losses),
+              1e-9);
+  }
+}
+
+TEST(CudaTrainingTest, DropoutDrawsTheMasksOfTheCpu) {
+  if (!HasGpu()) GTEST_SKIP() << "no GPU";
+  Model model = SmallModel("gpt", FP64);
+  model.mutable_recipe()->set_hidden_dropout(0.1);
+  model.mutable_recipe()->set_attention_dropout(0.2);
+  const Trained cpu = Train(model, SmallPlan(1, 1, 1, 1), {}, 5);
+  for (const bool two_stages : {false, true}) {
+    const Trained gpu = Train(model, SmallPlan(1, 1, two_stages ? 2 : 1, 1), OnGpu({}), 5);
+    EXPECT_LE(LargestDifference(gpu.losses, cpu.losses), 1e-9);
+  }
+}
+
+TEST(CudaTrainingTest, TimesAreInOrder) {
+  if (!HasGpu()) GTEST_SKIP() << "no GPU";
+  Plan plan = SmallPlan(1, 1, 4, 1);
+  plan.set_offload_ratio(0.5);
+  TrainingRun run(SmallModel("llama", BF16), plan, OnGpu({.record_times = true}));
+  const Status done = run.Train(3);
+  ASSERT_TRUE(done.ok()) << done.error().message;
+  const Execution execution = run.executor().LastExecution();
+  const TaskGraph& graph = run.graph();
+  constexpr std::int64_t kResolutionPs = 2'000'000;  // Of the events, twice.
+  for (TaskId id = 0; id < graph.TaskCount(); ++id) {
+    EXPECT_LE(execution.start_ps[id], execution.end_ps[id] + kResolutionPs);
+    for (const TaskId next : graph.Successors(id)) {
+      EXPECT_LE(execution.end_ps[id], execution.end_ps[next] + kResolutionPs)
+          << graph.TaskName(id) << " and " << graph.TaskName(next);
+    }
+  }
+  EXPECT_GT(execution.iteration_ps, 0);
+}
+
+TEST(CudaTrainingTest, TooSmallAGpuIsAnError) {
+  if (!HasGpu()) GTEST_SKIP() << "no GPU";
+  const Model model = SmallModel("llama", BF16);
+  const ResolvedPlan plan = ResolveOrDie(model, SmallPlan(1, 1, 1, 1));
+  const TaskGraph graph = LowerOrDie(model, plan);
+  const ArenaPlan arena = PlanArena(graph);
+  Result<std::unique_ptr<Backend>> backend = MakeCudaBackend({.memory_limit_bytes = 1000});
+  ASSERT_TRUE(backend.ok());
+  const Result<std::unique_ptr<Executor>> executor =
+      Executor::Create(graph, arena, plan, backend.value().get(), {});
+  ASSERT_FALSE(executor.ok());
+  EXPECT_EQ(executor.error().code, ExitCode::kNo);
+  EXPECT_EQ(executor.error().rule, "gpu-memory");
+}
+
+TEST(CudaTrainingTest, WithoutAGpuTheReasonIsSaid) {
+  const Result<CudaDevice> device = DescribeCudaDevice(1000);
+  ASSERT_FALSE(device.ok());
+  EXPECT_EQ(device.error().code, ExitCode::kNo);
+  EXPECT_NE(device.error().message.find("GPU"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace twinstep
