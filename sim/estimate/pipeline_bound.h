@@ -1,0 +1,23 @@
+// A time that no replay of a pipeline plan can beat, without lowering the plan: proven, so that a
+// search may leave out what it exceeds.
+//
+//   const Picoseconds least = PipelineBound(model, plan, parts);  // MeasureParts of the plan.
+//
+// Every term is a path in the plan's graph. On each pipeline rank: parameters arrive; the first
+// micro-batch reaches the rank through those before it; the rank's passes follow each other in its
+// compute lane, tensor- and context-parallel communication that they wait for included; the last
+// gradient travels back to the first rank; gradients are reduced, clipped by the norm of all ranks
+// and applied. The bound is the longest of these, over ranks. Copies, stalls in the steady state,
+// shared links and interference only add to it.
+#pragma once
+
+#include "model_zoo/model.pb.h"
+#include "sim/estimate/part_times.h"
+#include "sim/plan/resolved_plan.h"
+
+namespace twinstep {
+
+// `parts` of the same model, cluster and plan.
+Picoseconds PipelineBound(const Model& model, const ResolvedPlan& plan, const PartTimes& parts);
+
+}  // namespace twinstep
