@@ -34,6 +34,11 @@ Result<KuaishouMemory> EstimateMemory(const Model& model, const ResolvedPlan& pl
                                       std::int64_t r) {
   const Result<double> layer_bytes = LayerActivationBytes(model, plan);
   if (!layer_bytes.ok()) return layer_bytes.error();
+  return EstimateMemory(model, plan, r, layer_bytes.value());
+}
+
+KuaishouMemory EstimateMemory(const Model& model, const ResolvedPlan& plan, std::int64_t r,
+                              double layer_bytes) {
   const double parameters = DeviceParameters(model, plan, r);
   const double shards = Real(plan.c * plan.d);
   const auto over_shards_from = [&](int stage) { return plan.zero_stage >= stage ? shards : 1; };
@@ -42,7 +47,7 @@ Result<KuaishouMemory> EstimateMemory(const Model& model, const ResolvedPlan& pl
   memory.weights_bytes = parameters * Real(WeightBytes(model.recipe())) / over_shards_from(3);
   memory.gradients_bytes = parameters * Real(GradientBytes(model.recipe())) / over_shards_from(2);
   memory.optimizer_bytes = parameters * Real(OptimizerBytes(model.recipe())) / over_shards_from(1);
-  memory.block_bytes = Real(plan.l) * layer_bytes.value();
+  memory.block_bytes = Real(plan.l) * layer_bytes;
   memory.living_blocks = Real(LivingBlocks(plan, r));
   const double alpha = plan.offload_ratio;
   memory.gpu_blocks =
@@ -51,34 +56,68 @@ Result<KuaishouMemory> EstimateMemory(const Model& model, const ResolvedPlan& pl
   return memory;
 }
 
+namespace {
+
+// At ratio 0, and what offload can remove of it.
+struct Unoffloaded {
+  KuaishouMemory memory;
+  double excess_bytes = 0;
+  double removable_bytes = 0;
+
+  Unoffloaded(const Model& model, const ResolvedPlan& plan, std::int64_t r, double budget_bytes,
+              double layer_bytes)
+      : memory(EstimateMemory(model, plan, r, layer_bytes)) {
+    // The plan's own ratio is not read.
+    memory.gpu_blocks = memory.living_blocks;
+    excess_bytes = memory.gpu_bytes() - budget_bytes;
+    removable_bytes =
+        std::max(memory.living_blocks - kBlocksBesideOffload, 0.0) * memory.block_bytes;
+  }
+};
+
+}  // namespace
+
+OffloadNeed FindOffloadNeed(const Model& model, const ResolvedPlan& plan, double budget_bytes,
+                            double layer_bytes) {
+  OffloadNeed need;
+  const auto visit = [&](std::int64_t r) {
+    const Unoffloaded rank(model, plan, r, budget_bytes, layer_bytes);
+    if (rank.excess_bytes <= 0) return;
+    if (!(rank.excess_bytes <= rank.removable_bytes)) {
+      need.short_rank = r;
+      need.short_bytes = rank.excess_bytes - rank.removable_bytes;
+      return;
+    }
+    need.ratio = std::max(need.ratio, rank.excess_bytes / rank.removable_bytes);
+  };
+  // Ranks between the first and the last hold the same states and ever fewer blocks: where the
+  // first of them fits, it asks for most (its states and four blocks leave room in the budget).
+  for (const std::int64_t r : {std::int64_t{0}, std::int64_t{1}, plan.p - 1}) {
+    if (need.fits() && r < plan.p) visit(r);
+  }
+  return need;
+}
+
 Result<double> SolveOffloadRatio(const Model& model, const ResolvedPlan& plan,
                                  double budget_bytes) {
-  ResolvedPlan without = plan;
-  without.offload_ratio = 0;
-  double ratio = 0;
-  for (std::int64_t r = 0; r < plan.p; ++r) {
-    const Result<KuaishouMemory> memory = EstimateMemory(model, without, r);
-    if (!memory.ok()) return memory.error();
-    const KuaishouMemory& m = memory.value();
-    const double excess = m.gpu_bytes() - budget_bytes;
-    if (excess <= 0) continue;
-    const double removable = std::max(m.living_blocks - kBlocksBesideOffload, 0.0) * m.block_bytes;
-    if (!(excess <= removable)) {
-      const double missing = std::ceil(excess - removable);
-      return Error{.code = ExitCode::kNo,
-                   .message = StrCat("no offload ratio fits pipeline rank ", r, ": states of ",
-                                     Bytes(m.states_bytes()), " and ", m.living_blocks,
-                                     " activation blocks of ", Bytes(m.block_bytes),
-                                     " exceed the budget of ", Bytes(budget_bytes), " by ",
-                                     Bytes(excess), ", offload removes at most ", Bytes(removable)),
-                   .rule = "gpu-memory-budget",
-                   .rank = r,
-                   .pool = "gpu",
-                   .excess_bytes = static_cast<std::int64_t>(std::min(missing, 0x1p62))};
-    }
-    ratio = std::max(ratio, excess / removable);
-  }
-  return ratio;
+  const Result<double> layer_bytes = LayerActivationBytes(model, plan);
+  if (!layer_bytes.ok()) return layer_bytes.error();
+  const OffloadNeed need = FindOffloadNeed(model, plan, budget_bytes, layer_bytes.value());
+  if (need.fits()) return need.ratio;
+  const std::int64_t r = need.short_rank;
+  const Unoffloaded rank(model, plan, r, budget_bytes, layer_bytes.value());
+  const KuaishouMemory& m = rank.memory;
+  return Error{
+      .code = ExitCode::kNo,
+      .message =
+          StrCat("no offload ratio fits pipeline rank ", r, ": states of ", Bytes(m.states_bytes()),
+                 " and ", m.living_blocks, " activation blocks of ", Bytes(m.block_bytes),
+                 " exceed the budget of ", Bytes(budget_bytes), " by ", Bytes(rank.excess_bytes),
+                 ", offload removes at most ", Bytes(rank.removable_bytes)),
+      .rule = "gpu-memory-budget",
+      .rank = r,
+      .pool = "gpu",
+      .excess_bytes = static_cast<std::int64_t>(std::min(std::ceil(need.short_bytes), 0x1p62))};
 }
 
 Result<double> HostBytesOfFullestNode(const Model& model, const ResolvedPlan& plan,

@@ -41,6 +41,20 @@ struct KuaishouMemory {
 // the paper's 1 also shard gradients (2) and weights (3) over c d.
 Result<KuaishouMemory> EstimateMemory(const Model& model, const ResolvedPlan& plan, std::int64_t r);
 
+// The same with eq 4 or 10 for one layer (LayerActivationBytes) known: no allocation, for searches.
+KuaishouMemory EstimateMemory(const Model& model, const ResolvedPlan& plan, std::int64_t r,
+                              double layer_bytes);
+
+// The ratio that SolveOffloadRatio finds, or why there is none.
+struct OffloadNeed {
+  double ratio = 0;
+  std::int64_t short_rank = -1;  // First pipeline rank that no ratio helps; -1: all fit.
+  double short_bytes = 0;        // That it lacks even with everything offloaded.
+  bool fits() const { return short_rank < 0; }
+};
+OffloadNeed FindOffloadNeed(const Model& model, const ResolvedPlan& plan, double budget_bytes,
+                            double layer_bytes);
+
 // The least offload ratio at which eq 7 fits the budget on every pipeline rank: 0 if nothing must
 // go. plan.offload_ratio is not read. If no ratio suffices: ExitCode::kNo, rule
 // "gpu-memory-budget", with rank and excess bytes.

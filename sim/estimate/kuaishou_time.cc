@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/estimate/kuaishou_memory.h"
+#include "sim/estimate/layer_activations.h"
 #include "sim/estimate/model_size.h"
 #include "sim/estimate/pipeline_counts.h"
 
@@ -46,8 +47,13 @@ double OffloadExposed_s(const ResolvedPlan& plan, const KuaishouPrimitives& x, c
 
 Result<KuaishouTime> EstimateTime(const Model& model, const ResolvedPlan& plan,
                                   const KuaishouPrimitives& x) {
-  const Result<KuaishouMemory> memory = EstimateMemory(model, plan, 0);
-  if (!memory.ok()) return memory.error();
+  const Result<double> layer_bytes = LayerActivationBytes(model, plan);
+  if (!layer_bytes.ok()) return layer_bytes.error();
+  return EstimateTime(model, plan, x, layer_bytes.value());
+}
+
+Result<KuaishouTime> EstimateTime(const Model& model, const ResolvedPlan& plan,
+                                  const KuaishouPrimitives& x, double layer_bytes) {
   const Phases phases(plan, x);
   const double p2p_s = plan.p > 1 ? x.p2p_s : 0;
 
@@ -76,7 +82,7 @@ Result<KuaishouTime> EstimateTime(const Model& model, const ResolvedPlan& plan,
     if (!(x.d2h_bytes_per_s > 0 && x.h2d_bytes_per_s > 0)) {
       return Error{.message = "closed form: a copy bandwidth is 0 with an offload ratio above 0"};
     }
-    const double copied_bytes = plan.offload_ratio * memory.value().block_bytes;
+    const double copied_bytes = plan.offload_ratio * Real(plan.l) * layer_bytes;
     time.offload_s = OffloadExposed_s(plan, x, phases, copied_bytes);
     time.slowdown_s +=
         2 * x.offload_slowdown_s_per_byte * Real(OverlappedCopies(plan)) * copied_bytes;

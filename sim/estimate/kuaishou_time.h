@@ -50,6 +50,10 @@ struct KuaishouTime {
 Result<KuaishouTime> EstimateTime(const Model& model, const ResolvedPlan& plan,
                                   const KuaishouPrimitives& primitives);
 
+// The same with eq 4 or 10 for one layer (LayerActivationBytes) known: no allocation, for searches.
+Result<KuaishouTime> EstimateTime(const Model& model, const ResolvedPlan& plan,
+                                  const KuaishouPrimitives& primitives, double layer_bytes);
+
 // Eq 6, the paper's table 3: m v l (T_F + T_B) (1 + (p - 1) / (v m)).
 double ApproximateTime_s(const ResolvedPlan& plan, const KuaishouPrimitives& primitives);
 

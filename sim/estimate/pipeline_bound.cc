@@ -9,7 +9,7 @@ namespace {
 // Passes of one rank through one of its stages.
 class StagePasses {
  public:
-  StagePasses(const ResolvedPlan& plan, const RankPartTimes& times, std::int64_t rank)
+  StagePasses(const ResolvedPlan& plan, const RankParts& times, std::int64_t rank)
       : plan_(plan), times_(times), rank_(rank) {}
 
   // `chunk`: which of the rank's stages.
@@ -54,7 +54,7 @@ class StagePasses {
   bool IsLast(std::int64_t chunk) const { return chunk == plan_.v - 1 && rank_ == plan_.p - 1; }
 
   const ResolvedPlan& plan_;
-  const RankPartTimes& times_;
+  const RankParts& times_;
   const std::int64_t rank_;
 };
 
@@ -63,8 +63,8 @@ Picoseconds WithSlack(Picoseconds time) { return time - time / 1'000'000'000 - 1
 
 }  // namespace
 
-Picoseconds PipelineBound(const Model& model, const ResolvedPlan& plan, const PartTimes& parts) {
-  const std::vector<RankPartTimes>& ranks = parts.ranks;
+Picoseconds PipelineBound(const Model& model, const ResolvedPlan& plan, const PlanParts& parts) {
+  const std::vector<RankParts>& ranks = parts.ranks;
   const std::int64_t layers = plan.v * plan.l;
   const bool waits_for_gathers = (plan.zero_stage == 1 || plan.zero_stage == 2) && !plan.dp_overlap;
   const bool reduces_at_end = plan.zero_stage <= 1 && !plan.dp_overlap;

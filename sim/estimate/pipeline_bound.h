@@ -12,12 +12,12 @@
 #pragma once
 
 #include "model_zoo/model.pb.h"
-#include "sim/estimate/part_times.h"
+#include "sim/estimate/plan_parts.h"
 #include "sim/plan/resolved_plan.h"
 
 namespace twinstep {
 
 // `parts` of the same model, cluster and plan.
-Picoseconds PipelineBound(const Model& model, const ResolvedPlan& plan, const PartTimes& parts);
+Picoseconds PipelineBound(const Model& model, const ResolvedPlan& plan, const PlanParts& parts);
 
 }  // namespace twinstep

@@ -1,4 +1,4 @@
-#include "sim/estimate/part_times.h"
+#include "sim/estimate/plan_parts.h"
 
 #include <algorithm>
 #include <span>
@@ -6,7 +6,9 @@
 #include "sim/engine/cost_table.h"
 #include "sim/engine/topology.h"
 #include "sim/estimate/kuaishou_memory.h"
+#include "sim/estimate/layer_activations.h"
 #include "sim/estimate/model_size.h"
+#include "sim/graph/memory_timeline.h"
 #include "sim/lower/lower.h"
 #include "sim/plan/node_layout.h"
 #include "sim/plan/placement.h"
@@ -99,7 +101,7 @@ class RankPaths {
   std::vector<Picoseconds> ready_;
 };
 
-void AddPasses(RankPaths& paths, std::uint16_t first_layer, RankPartTimes* out) {
+void AddPasses(RankPaths& paths, std::uint16_t first_layer, RankParts* out) {
   const auto second_layer = static_cast<std::uint16_t>(first_layer + 1);
   const auto forward = [&](std::uint16_t block) { return paths.Find(block, 1, Pass::kForward); };
   const auto backward = [&](std::uint16_t block, std::uint16_t micro_batch) {
@@ -116,7 +118,7 @@ void AddPasses(RankPaths& paths, std::uint16_t first_layer, RankPartTimes* out) 
       paths.Behind(paths.Received(1, Lane::kRecvBwd), backward(second_layer, 1));
 }
 
-void AddEnds(RankPaths& paths, const Model& model, std::uint16_t first_layer, RankPartTimes* out) {
+void AddEnds(RankPaths& paths, const Model& model, std::uint16_t first_layer, RankParts* out) {
   const auto head = static_cast<std::uint16_t>(model.layers());
   const auto embedding = static_cast<std::uint16_t>(model.layers() + 1);
   const auto last_layer = static_cast<std::uint16_t>(first_layer + kLayersOfRank - 1);
@@ -134,7 +136,7 @@ void AddEnds(RankPaths& paths, const Model& model, std::uint16_t first_layer, Ra
 }
 
 void AddSums(const RankPaths& paths, const TaskGraph& graph, std::uint16_t first_layer,
-             RankPartTimes* out) {
+             RankParts* out) {
   for (TaskId id = paths.begin(); id < paths.end(); ++id) {
     const Task& task = graph.tasks[id];
     const Picoseconds alone = paths.Alone(id);
@@ -161,6 +163,22 @@ void AddSums(const RankPaths& paths, const TaskGraph& graph, std::uint16_t first
   }
 }
 
+// What equation 7 leaves out, most of any rank.
+std::int64_t OtherBytes(const Model& model, const ResolvedPlan& plan, const TaskGraph& graph,
+                        const Placement& placement) {
+  const Result<double> layer_bytes = LayerActivationBytes(model, plan);
+  if (!layer_bytes.ok()) return 0;
+  const MemoryTimeline memory = MeasureIssueOrderMemory(graph);
+  double most = 0;
+  for (std::int64_t r = 0; r < plan.p; ++r) {
+    const auto rank = static_cast<std::size_t>(placement.RankOf({.pp = r}));
+    const auto& pools = memory[graph.rank_class[rank]];
+    const auto peak = static_cast<double>(pools[static_cast<std::size_t>(Pool::kGpu)].peak_bytes);
+    most = std::max(most, peak - EstimateMemory(model, plan, r, layer_bytes.value()).gpu_bytes());
+  }
+  return static_cast<std::int64_t>(most);
+}
+
 double Seconds(Picoseconds time) { return static_cast<double>(time) / kPicosecondsPerSecond; }
 
 // What a GPU's copies get while all of its node's copy in both directions.
@@ -181,7 +199,7 @@ double SharedCopyRate(const Cluster& cluster, double own_bytes_per_s) {
 
 }  // namespace
 
-Result<PartTimes> MeasureParts(const Model& model, const Cluster& cluster, const Profile* profile,
+Result<PlanParts> MeasureParts(const Model& model, const Cluster& cluster, const Profile* profile,
                                const ResolvedPlan& plan) {
   Model few = model;
   few.set_layers(kLayersOfRank * plan.p);
@@ -203,12 +221,14 @@ Result<PartTimes> MeasureParts(const Model& model, const Cluster& cluster, const
   if (!table.ok()) return table.error();
 
   const Placement placement(small, cluster.node().gpus());
-  PartTimes parts{.ranks = {}, .interference = costs.value().interference};
+  PlanParts parts{.ranks = {},
+                  .interference = costs.value().interference,
+                  .other_bytes = OtherBytes(few, small, graph, placement)};
   for (std::int64_t r = 0; r < plan.p; ++r) {
     const auto rank = static_cast<std::size_t>(placement.RankOf({.pp = r}));
     RankPaths paths(graph, costs.value(), table.value(), topology.value(), graph.rank_class[rank]);
     const auto first_layer = static_cast<std::uint16_t>(r * kLayersOfRank);
-    RankPartTimes times;
+    RankParts times;
     AddPasses(paths, first_layer, &times);
     AddEnds(paths, few, first_layer, &times);
     AddSums(paths, graph, first_layer, &times);
@@ -218,10 +238,10 @@ Result<PartTimes> MeasureParts(const Model& model, const Cluster& cluster, const
 }
 
 KuaishouPrimitives PrimitivesOf(const Model& model, const Cluster& cluster,
-                                const ResolvedPlan& plan, const PartTimes& parts) {
-  const RankPartTimes& first = parts.ranks.front();
-  const RankPartTimes& last = parts.ranks.back();
-  const RankPartTimes& middle = parts.ranks[parts.ranks.size() / 2];
+                                const ResolvedPlan& plan, const PlanParts& parts) {
+  const RankParts& first = parts.ranks.front();
+  const RankParts& last = parts.ranks.back();
+  const RankParts& middle = parts.ranks[parts.ranks.size() / 2];
   KuaishouPrimitives x;
   x.layer_forward_s = Seconds(middle.next_forward_ps);
   x.layer_recompute_s = Seconds(middle.recompute_ps);

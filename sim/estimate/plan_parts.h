@@ -3,7 +3,7 @@
 // micro-batches. It is lowered and priced like the plan itself, so a part here costs what it costs
 // in the plan's own graph.
 //
-//   const PartTimes parts = MeasureParts(model, cluster, profile, plan).value();
+//   const PlanParts parts = MeasureParts(model, cluster, profile, plan).value();
 //   const KuaishouTime time =
 //       EstimateTime(model, plan, PrimitivesOf(model, cluster, plan, parts)).value();
 //
@@ -26,7 +26,7 @@
 namespace twinstep {
 
 // Of the rank with coordinates (0, 0, 0, r). Picoseconds.
-struct RankPartTimes {
+struct RankParts {
   // A pass through one layer, first compute task to last.
   Picoseconds forward_ps = 0;
   Picoseconds first_backward_ps = 0;  // Micro-batch 0 writes gradients, later ones add.
@@ -48,21 +48,24 @@ struct RankPartTimes {
   Picoseconds layer_adam_ps = 0, other_adam_ps = 0;
   Picoseconds clip_ps = 0;  // All-reduce of the gradient norm.
 
-  bool operator==(const RankPartTimes&) const = default;
+  bool operator==(const RankParts&) const = default;
 };
 
-struct PartTimes {
-  std::vector<RankPartTimes> ranks;  // By pipeline rank.
-  Interference interference;         // The profile's factors, or the cluster's.
+struct PlanParts {
+  std::vector<RankParts> ranks;  // By pipeline rank.
+  Interference interference;     // The profile's factors, or the cluster's.
+  // GPU memory beside equation 7's classes (temporaries, messages, logits, norms, padding), most of
+  // any rank, in issue order; 0 for recompute policies that equation 7 does not know.
+  std::int64_t other_bytes = 0;
 };
 
 // The same for every v, l, m, B and offload ratio. Error as Lower and ComputeCosts.
-Result<PartTimes> MeasureParts(const Model& model, const Cluster& cluster, const Profile* profile,
+Result<PlanParts> MeasureParts(const Model& model, const Cluster& cluster, const Profile* profile,
                                const ResolvedPlan& plan);
 
 // What the closed form asks for: parts of a middle rank, embedding of the first, head of the last;
 // copies while both directions and all GPUs of a node copy; constants of the paper.
 KuaishouPrimitives PrimitivesOf(const Model& model, const Cluster& cluster,
-                                const ResolvedPlan& plan, const PartTimes& parts);
+                                const ResolvedPlan& plan, const PlanParts& parts);
 
 }  // namespace twinstep
