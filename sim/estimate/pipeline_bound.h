@@ -7,7 +7,9 @@
 // micro-batch reaches the rank through those before it; the rank's passes follow each other in its
 // compute lane, tensor- and context-parallel communication that they wait for included; the last
 // gradient travels back to the first rank; gradients are reduced, clipped by the norm of all ranks
-// and applied. The bound is the longest of these, over ranks. Copies, stalls in the steady state,
+// and applied. Another path is that of equations 12-14 of Yuan et al. with every message: the first
+// micro-batch through all stages to the last one, that rank's passes, and the last micro-batch's
+// gradients back through all stages. The bound is the longest. Copies, stalls in the steady state,
 // shared links and interference only add to it.
 #pragma once
 

@@ -179,6 +179,32 @@ std::int64_t OtherBytes(const Model& model, const ResolvedPlan& plan, const Task
   return static_cast<std::int64_t>(most);
 }
 
+// Interleaved plans also send from the last rank to the first and back, which the pipeline of one
+// stage a rank does not. Such a message costs what one between two other ranks costs that lie as
+// near to each other; 0 where there are none.
+void AddWrapping(const Placement& placement, std::vector<RankParts>* ranks) {
+  const auto count = static_cast<std::int64_t>(ranks->size());
+  if (count < 2) return;
+  const auto same_node = [&](std::int64_t a, std::int64_t b) {
+    return placement.NodeOf(placement.RankOf({.pp = a})) ==
+           placement.NodeOf(placement.RankOf({.pp = b}));
+  };
+  RankParts& first = ranks->front();
+  RankParts& last = ranks->back();
+  for (std::int64_t r = 0; r + 1 < count; ++r) {
+    if (same_node(r, r + 1) != same_node(count - 1, 0)) continue;
+    last.send_forward_ps = (*ranks)[static_cast<std::size_t>(r)].send_forward_ps;
+    first.send_backward_ps = (*ranks)[static_cast<std::size_t>(r) + 1].send_backward_ps;
+    break;
+  }
+  // The first computation of a forward reads the message. A backward may begin by rebuilding: what
+  // of it waits is known from the other ranks, where layers take the same time.
+  first.received_forward_ps = first.forward_ps;
+  if (last.backward_ps == first.backward_ps && last.next_backward_ps == first.next_backward_ps) {
+    last.received_backward_ps = first.received_backward_ps;
+  }
+}
+
 double Seconds(Picoseconds time) { return static_cast<double>(time) / kPicosecondsPerSecond; }
 
 // What a GPU's copies get while all of its node's copy in both directions.
@@ -234,6 +260,7 @@ Result<PlanParts> MeasureParts(const Model& model, const Cluster& cluster, const
     AddSums(paths, graph, first_layer, &times);
     parts.ranks.push_back(times);
   }
+  AddWrapping(placement, &parts.ranks);
   return parts;
 }
 

@@ -41,7 +41,8 @@ struct RankParts {
   // First rank: before and behind its layers. Last rank: behind and before them. Else 0.
   Picoseconds embedding_forward_ps = 0, embedding_backward_ps = 0, first_embedding_backward_ps = 0;
   Picoseconds head_forward_ps = 0, head_backward_ps = 0, first_head_backward_ps = 0;
-  Picoseconds send_forward_ps = 0, send_backward_ps = 0;  // To the next and the previous rank.
+  // To the next and the previous rank; from the last to the first and back where stages wrap round.
+  Picoseconds send_forward_ps = 0, send_backward_ps = 0;
   // Model states of a layer, and of embedding and head together. Gathers: ZeRO 1 and 2.
   Picoseconds layer_gather_ps = 0, other_gather_ps = 0;
   Picoseconds layer_reduce_ps = 0, other_reduce_ps = 0;

@@ -35,4 +35,19 @@ struct ArenaPlan {
 // strategy is quadratic in what lives at once and given up where that is too much.
 ArenaPlan PlanArena(const TaskGraph& graph);
 
+// What PlanArena's plan needs, without the plan: for searches, which ask for little else. Of GPU
+// memory only the fullest rank is placed with every strategy; a rank that a cheap placement already
+// puts below it is not.
+//
+//   ArenaPeaks peaks = FindArenaPeaks(graph);
+//   peaks.gpu_bytes  // The largest arena_bytes of any rank's GPU pool, the same number.
+struct ArenaPeaks {
+  RankId fullest_rank = 0;          // By GPU memory; the first of equals.
+  std::int64_t gpu_bytes = 0;       // Its arena,
+  std::int64_t gpu_live_bytes = 0;  // and live bound.
+  // By rank, the pools in host memory as in ArenaPlan; the GPU's is 0.
+  std::vector<std::array<std::int64_t, kPoolCount>> host_bytes;
+};
+ArenaPeaks FindArenaPeaks(const TaskGraph& graph);
+
 }  // namespace twinstep

@@ -1,6 +1,7 @@
 #include "sim/graph/placement.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <utility>
 
@@ -44,7 +45,21 @@ class Contest {
   Placement best_;
 };
 
+// Lengths below which a life counts as short, best first. Temporaries against tensors saved for a
+// backward: lengths are far apart.
+std::array<std::uint32_t, 3> ShortLives(std::span<const PlacementItem> items) {
+  std::vector<std::uint32_t> lengths;
+  for (const PlacementItem& item : items) lengths.push_back(Length(item));
+  std::sort(lengths.begin(), lengths.end());
+  return {4 * lengths[lengths.size() / 2], lengths.back() / 8, std::uint32_t{0}};
+}
+
 }  // namespace
+
+Placement PlaceCheaply(std::span<const PlacementItem> items) {
+  if (items.empty()) return {};
+  return PlaceBySweep(items, PeakBytes(items), ShortLives(items).front());
+}
 
 Placement PlaceBest(std::span<const PlacementItem> items, const BufferLifetimes& lives,
                     std::int64_t base_bytes) {
@@ -52,12 +67,7 @@ Placement PlaceBest(std::span<const PlacementItem> items, const BufferLifetimes&
   Contest contest(base_bytes, peak);
   if (items.empty()) return contest.Take();
 
-  std::vector<std::uint32_t> lengths;
-  for (const PlacementItem& item : items) lengths.push_back(Length(item));
-  std::sort(lengths.begin(), lengths.end());
-  // Temporaries against tensors saved for a backward: lengths are far apart.
-  for (const std::uint32_t short_life :
-       {4 * lengths[lengths.size() / 2], lengths.back() / 8, std::uint32_t{0}}) {
+  for (const std::uint32_t short_life : ShortLives(items)) {
     contest.Enter(PlaceBySweep(items, peak, short_life));
     if (contest.IsWon()) return contest.Take();
   }

@@ -43,6 +43,9 @@ std::optional<Placement> PlaceFirstFit(std::span<const PlacementItem> items,
                                        std::span<const std::uint32_t> order,
                                        std::int64_t max_steps);
 
+// The first of PlaceBest's strategies: no lower than its result, and much cheaper.
+Placement PlaceCheaply(std::span<const PlacementItem> items);
+
 // The best of several strategies; stops early where base_bytes + height is within 0.2 % of
 // base_bytes + PeakBytes. `base_bytes`: what the arena holds besides the items.
 Placement PlaceBest(std::span<const PlacementItem> items, const BufferLifetimes& lives,

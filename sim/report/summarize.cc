@@ -134,14 +134,15 @@ double PeakFlopsPerSecond(const Recipe& recipe, const Gpu& gpu) {
 
 }  // namespace
 
-HostReport SumHostMemory(const TaskGraph& graph, const ArenaPlan& arena, const ResolvedPlan& plan,
-                         std::int64_t gpus_per_node) {
+HostReport SumHostMemory(const TaskGraph& graph,
+                         std::span<const std::array<std::int64_t, kPoolCount>> arena_bytes,
+                         const ResolvedPlan& plan, std::int64_t gpus_per_node) {
   const Placement placement(plan, gpus_per_node);
   std::map<std::int64_t, HostReport> nodes;
   for (std::size_t rank = 0; rank < graph.rank_class.size(); ++rank) {
     HostReport& node = nodes[placement.NodeOf(static_cast<std::int64_t>(rank))];
     node.node = placement.NodeOf(static_cast<std::int64_t>(rank));
-    node.peak_bytes += HostBytesOf(arena.arena_bytes[graph.rank_class[rank]]);
+    node.peak_bytes += HostBytesOf(arena_bytes[graph.rank_class[rank]]);
     ++node.ranks;
   }
   HostReport fullest;
@@ -177,7 +178,8 @@ SimulationResults Summarize(const Report& report, const SimulationRun& run) {
     results.peak_host_bytes = std::max(results.peak_host_bytes, rank.HostBytes());
   }
   results.breakdown = MeanSeconds(breakdowns, class_size);
-  results.host = SumHostMemory(run.graph, run.arena, report.plan, report.cluster.node().gpus());
+  results.host =
+      SumHostMemory(run.graph, run.arena.arena_bytes, report.plan, report.cluster.node().gpus());
   results.chunked = SummarizeChunks(report.model, report.plan, run.graph, run.replay);
   results.links = SummarizeLinks(run);
   results.operators = SummarizeOperators(run);

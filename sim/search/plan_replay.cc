@@ -1,8 +1,5 @@
 #include "sim/search/plan_replay.h"
 
-#include <algorithm>
-#include <memory>
-
 #include "sim/cost/fuse_costs.h"
 #include "sim/engine/engine.h"
 #include "sim/graph/arena.h"
@@ -12,60 +9,49 @@
 #include "sim/simulate/memory_limits.h"
 
 namespace twinstep {
-namespace {
 
-// The same answers, in the same words, as a simulation of the plan.
-void CheckMemory(const SimulateInput& input, const ResolvedPlan& plan, const TaskGraph& graph,
-                 PlanReplay* replay) {
-  const ArenaPlan arena = PlanArena(graph);
+Result<PlanTime> TimePlan(const SimulateInput& input, const ResolvedPlan& plan) {
+  const auto answer = [](const Error& error) -> Result<PlanTime> {
+    if (error.code != ExitCode::kNo) return error;
+    return PlanTime{.iteration_ps = 0, .infeasible = error};
+  };
+  const Result<TaskGraph> graph = Lower(input.model, input.cluster, plan);
+  if (!graph.ok()) return answer(graph.error());
+  const Profile* profile = input.profile ? &*input.profile : nullptr;
+  const Result<GraphCosts> costs = ComputeCosts(graph.value(), input.model, input.cluster, profile);
+  if (!costs.ok()) return answer(costs.error());
+  const FusedGraph fused = Fuse(graph.value());
+  const Result<GraphCosts> fused_costs = FuseCosts(fused, costs.value());
+  if (!fused_costs.ok()) return answer(fused_costs.error());
+  const Result<Replay> replay = MakeFastEngine()->Run(fused.graph, fused_costs.value());
+  if (!replay.ok()) return answer(replay.error());
+  return PlanTime{.iteration_ps = replay.value().makespan_ps, .infeasible = std::nullopt};
+}
+
+Result<PlanMemory> PlacePlan(const SimulateInput& input, const ResolvedPlan& plan) {
+  const Result<TaskGraph> lowered = Lower(input.model, input.cluster, plan);
+  if (!lowered.ok()) {
+    if (lowered.error().code != ExitCode::kNo) return lowered.error();
+    return PlanMemory{.peak_gpu_bytes = 0, .peak_host_bytes = 0, .infeasible = lowered.error()};
+  }
+  const TaskGraph& graph = lowered.value();
+  const ArenaPeaks peaks = FindArenaPeaks(graph);
+  // Judged in the words of a simulation.
   Report report;
   report.cluster = input.cluster;
   report.gpu_memory_capacity_bytes = input.gpu_memory_capacity_bytes;
   report.host_memory_budget_bytes = input.host_memory_budget_bytes;
-  SimulationResults results;
-  for (RankId rank = 0; rank < graph.ranks.size(); ++rank) {
-    RankReport x;
-    x.info = graph.ranks[rank];
-    for (std::size_t pool = 0; pool < kPoolCount; ++pool) {
-      x.pools[pool].arena_bytes = arena.arena_bytes[rank][pool];
-      x.pools[pool].peak_live_bytes = arena.live_bound_bytes[rank][pool];
-    }
-    replay->peak_gpu_bytes = std::max(replay->peak_gpu_bytes, x.pools[0].arena_bytes);
-    results.ranks.push_back(x);
-  }
-  results.host = SumHostMemory(graph, arena, plan, input.cluster.node().gpus());
-  replay->peak_host_bytes = results.host.peak_bytes;
-  report.results = std::move(results);
-  replay->infeasible = CheckMemoryLimits(report);
-  replay->memory_known = true;
-}
-
-}  // namespace
-
-Result<PlanReplay> ReplayPlan(const SimulateInput& input, const ResolvedPlan& plan,
-                              const ReplayLimits& limits) {
-  const Result<TaskGraph> graph = Lower(input.model, input.cluster, plan);
-  if (!graph.ok()) return graph.error();
-  const Profile* profile = input.profile ? &*input.profile : nullptr;
-  const Result<GraphCosts> costs = ComputeCosts(graph.value(), input.model, input.cluster, profile);
-  if (!costs.ok()) return costs.error();
-  PlanReplay result;
-  {
-    const FusedGraph fused = Fuse(graph.value());
-    const Result<GraphCosts> fused_costs = FuseCosts(fused, costs.value());
-    if (!fused_costs.ok()) return fused_costs.error();
-    const Result<Replay> replay = MakeFastEngine()->Run(fused.graph, fused_costs.value());
-    if (!replay.ok()) {
-      if (replay.error().code != ExitCode::kNo) return replay.error();
-      result.infeasible = replay.error();
-      return result;
-    }
-    result.iteration_ps = replay.value().makespan_ps;
-  }
-  if (result.iteration_ps <= limits.slowest_ps) {
-    CheckMemory(input, plan, graph.value(), &result);
-  }
-  return result;
+  RankReport fullest;
+  fullest.info = graph.ranks[peaks.fullest_rank];
+  PoolReport& gpu = fullest.pools[static_cast<std::size_t>(Pool::kGpu)];
+  gpu.arena_bytes = peaks.gpu_bytes;
+  gpu.peak_live_bytes = peaks.gpu_live_bytes;
+  report.results.emplace();
+  report.results->ranks.push_back(fullest);
+  report.results->host = SumHostMemory(graph, peaks.host_bytes, plan, input.cluster.node().gpus());
+  return PlanMemory{.peak_gpu_bytes = peaks.gpu_bytes,
+                    .peak_host_bytes = report.results->host.peak_bytes,
+                    .infeasible = CheckMemoryLimits(report)};
 }
 
 }  // namespace twinstep

@@ -1,11 +1,10 @@
-// One plan replayed for a search: folded and fused, so that it is quick, and to the picosecond what
-// `simulate` finds.
+// Time and memory of one plan for a search: the same numbers as `simulate` has, and quicker.
 //
-//   const Result<PlanReplay> replay = ReplayPlan(input, plan, {.slowest_ps = best_ps});
+//   const PlanTime time = TimePlan(input, plan).value();        // Folded and fused.
+//   const PlanMemory memory = PlacePlan(input, plan).value();   // Looked at where time matters.
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 
 #include "sim/cost/graph_costs.h"
@@ -15,23 +14,19 @@
 
 namespace twinstep {
 
-struct PlanReplay {
+struct PlanTime {
   Picoseconds iteration_ps = 0;
-  // Of plans that are not slower than asked for, else not looked at: whether the memory suffices,
-  // and how much is needed.
-  bool memory_known = false;
-  std::optional<Error> infeasible;
+  std::optional<Error> infeasible;  // It cannot be lowered, or runs into a deadlock.
+};
+
+struct PlanMemory {
   std::int64_t peak_gpu_bytes = 0;   // Of the fullest rank.
   std::int64_t peak_host_bytes = 0;  // Of the fullest node.
+  std::optional<Error> infeasible;   // It exceeds a limit of `input`.
 };
 
-struct ReplayLimits {
-  // Memory is planned only where the iteration is not slower.
-  Picoseconds slowest_ps = std::numeric_limits<Picoseconds>::max();
-};
-
-// A plan that runs into a deadlock is `infeasible`, too. Error: a constant that the cluster lacks.
-Result<PlanReplay> ReplayPlan(const SimulateInput& input, const ResolvedPlan& plan,
-                              const ReplayLimits& limits = {});
+// Errors: kBadInput, a constant that the cluster lacks.
+Result<PlanTime> TimePlan(const SimulateInput& input, const ResolvedPlan& plan);
+Result<PlanMemory> PlacePlan(const SimulateInput& input, const ResolvedPlan& plan);
 
 }  // namespace twinstep

@@ -17,36 +17,172 @@ double PerSequence(double time, const ResolvedPlan& plan) {
   return time / static_cast<double>(plan.global_batch);
 }
 
-// The best feasible plans so far, best first.
-class Best {
+class Search {
  public:
-  explicit Best(std::size_t keep) : keep_(std::max<std::size_t>(keep, 1)) {}
+  Search(const SimulateInput& input, const SearchOptions& options, Progress* progress)
+      : input_(input), options_(options), progress_(progress) {}
 
-  void Enter(double cost, std::size_t plan) {
-    entries_.emplace_back(cost, plan);
-    std::sort(entries_.begin(), entries_.end());
-    if (entries_.size() > keep_) entries_.pop_back();
+  Result<SearchResult> Run(std::vector<ResolvedPlan> plans, std::vector<PlanEstimate> estimates) {
+    Order(std::move(plans), std::move(estimates));
+    for (;;) {
+      const std::vector<std::size_t> batch = NextBatch();
+      if (batch.empty()) break;
+      if (IsTimeOver()) {
+        result_.time_was_over = true;
+        break;
+      }
+      Tell();
+      if (const Status status = Replay(batch); !status.ok()) return status.error();
+      if (const Status status = FindBest(1); !status.ok()) return status.error();
+    }
+    if (const Status status = FindBest(std::max<std::size_t>(options_.keep, 1)); !status.ok()) {
+      return status.error();
+    }
+    Certify();
+    return std::move(result_);
   }
-  double first() const { return entries_.empty() ? kNone : entries_.front().first; }
-  // What a plan must not exceed to be among them.
-  double last() const { return entries_.size() < keep_ ? kNone : entries_.back().first; }
-  const std::vector<std::pair<double, std::size_t>>& entries() const { return entries_; }
 
  private:
-  static constexpr double kNone = std::numeric_limits<double>::infinity();
-  std::size_t keep_;
-  std::vector<std::pair<double, std::size_t>> entries_;
-};
+  void Order(std::vector<ResolvedPlan> plans, std::vector<PlanEstimate> estimates) {
+    std::vector<std::size_t> order(plans.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::vector<double> expected(plans.size());
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      expected[i] = PerSequence(estimates[i].closed_form.total_s(), plans[i]);
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return expected[a] < expected[b]; });
+    result_.plans.reserve(plans.size());
+    for (const std::size_t i : order) {
+      RankedPlan& plan = result_.plans.emplace_back();
+      plan.plan = std::move(plans[i]);
+      plan.estimate = std::move(estimates[i]);
+      if (plan.estimate.infeasible) Reject(*plan.estimate.infeasible, &plan);
+    }
+  }
 
-Picoseconds ToPicoseconds(double time) {
-  return time < 0x1p62 ? static_cast<Picoseconds>(time) : std::numeric_limits<Picoseconds>::max();
-}
+  static void Reject(const Error& why, RankedPlan* plan) {
+    plan->fate = Fate::kInfeasible;
+    plan->infeasible = why;
+  }
+
+  // The next plans whose bound is better than the best plan, by more than the gap.
+  std::vector<std::size_t> NextBatch() {
+    const double enough = BestCost() * (1 - options_.gap);
+    const std::size_t most = batch_size_ = std::min(2 * batch_size_, kSearchBatch);
+    std::vector<std::size_t> batch;
+    for (; next_ < result_.plans.size() && batch.size() < most; ++next_) {
+      RankedPlan& plan = result_.plans[next_];
+      if (plan.fate == Fate::kInfeasible) continue;
+      if (plan.BoundCost() >= enough) {
+        plan.fate = Fate::kBounded;
+      } else {
+        batch.push_back(next_);
+      }
+    }
+    return batch;
+  }
+
+  Status Replay(const std::vector<std::size_t>& batch) {
+    std::vector<std::optional<Result<PlanTime>>> times(batch.size());
+    ForEach(options_.threads, batch.size(),
+            [&](std::size_t i) { times[i] = TimePlan(input_, result_.plans[batch[i]].plan); });
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      if (!times[i]->ok()) return times[i]->error();
+      const PlanTime& time = times[i]->value();
+      RankedPlan& plan = result_.plans[batch[i]];
+      ++result_.replays;
+      if (time.infeasible) {
+        Reject(*time.infeasible, &plan);
+        continue;
+      }
+      plan.iteration_ps = time.iteration_ps;
+      plan.fate = Fate::kSlower;
+      const auto faster = [this](std::size_t a, std::size_t b) {
+        return result_.plans[a].Cost() < result_.plans[b].Cost();
+      };
+      const auto place = std::upper_bound(replayed_.begin(), replayed_.end(), batch[i], faster);
+      replayed_.insert(place, batch[i]);
+    }
+    return Unit{};
+  }
+
+  // Looks at the memory of the fastest plans until so many are known to fit: the ranking.
+  Status FindBest(std::size_t count) {
+    for (;;) {
+      result_.ranking.clear();
+      std::vector<std::size_t> unknown;
+      for (const std::size_t i : replayed_) {
+        if (result_.ranking.size() == count || unknown.size() == kMemoryBatch) break;
+        const Fate fate = result_.plans[i].fate;
+        if (fate == Fate::kReplayed) {
+          result_.ranking.push_back(i);
+        } else if (fate == Fate::kSlower) {
+          unknown.push_back(i);
+        }
+      }
+      if (unknown.empty()) return Unit{};
+      std::vector<std::optional<Result<PlanMemory>>> memory(unknown.size());
+      ForEach(options_.threads, unknown.size(), [&](std::size_t i) {
+        memory[i] = PlacePlan(input_, result_.plans[unknown[i]].plan);
+      });
+      for (std::size_t i = 0; i < unknown.size(); ++i) {
+        if (!memory[i]->ok()) return memory[i]->error();
+        RankedPlan& plan = result_.plans[unknown[i]];
+        plan.memory = memory[i]->value();
+        plan.fate = Fate::kReplayed;
+        if (plan.memory->infeasible) Reject(*plan.memory->infeasible, &plan);
+      }
+    }
+  }
+
+  double BestCost() const {
+    return result_.ranking.empty() ? std::numeric_limits<double>::infinity()
+                                   : result_.plans[result_.ranking.front()].Cost();
+  }
+
+  // What was not replayed takes at least its bound.
+  void Certify() {
+    if (result_.ranking.empty()) return;
+    double least = BestCost();
+    for (const RankedPlan& plan : result_.plans) {
+      if (plan.fate == Fate::kBounded || plan.fate == Fate::kLeftOut) {
+        least = std::min(least, plan.BoundCost());
+      }
+    }
+    result_.certified_gap = 1 - least / BestCost();
+  }
+
+  bool IsTimeOver() const {
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin_;
+    return options_.time_limit_s > 0 && elapsed.count() > options_.time_limit_s;
+  }
+
+  void Tell() {
+    if (progress_ == nullptr) return;
+    std::string text = StrCat("replaying plan ", next_, " of ", result_.plans.size());
+    if (!result_.ranking.empty()) {
+      const RankedPlan& best = result_.plans[result_.ranking.front()];
+      text += StrCat("; best ", Seconds(1e-12 * static_cast<double>(*best.iteration_ps)));
+    }
+    progress_->Step(text);
+  }
+
+  const SimulateInput& input_;
+  const SearchOptions& options_;
+  Progress* progress_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  SearchResult result_;
+  std::vector<std::size_t> replayed_;  // Feasible as far as is known, fastest first.
+  std::size_t next_ = 0;
+  std::size_t batch_size_ = 1;
+};
 
 }  // namespace
 
 double RankedPlan::Cost() const {
-  return replay ? PerSequence(static_cast<double>(replay->iteration_ps), plan)
-                : std::numeric_limits<double>::infinity();
+  return iteration_ps ? PerSequence(static_cast<double>(*iteration_ps), plan)
+                      : std::numeric_limits<double>::infinity();
 }
 
 double RankedPlan::BoundCost() const {
@@ -54,90 +190,10 @@ double RankedPlan::BoundCost() const {
 }
 
 Result<SearchResult> PlanSearch::Run(const PlanSpace& space, Progress* progress) {
-  const auto begin = std::chrono::steady_clock::now();
-  const auto time_is_over = [&] {
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
-    return options_.time_limit_s > 0 && elapsed.count() > options_.time_limit_s;
-  };
   std::vector<ResolvedPlan> plans = space.plans;
   Result<std::vector<PlanEstimate>> estimates = estimator_.Estimate(&plans);
   if (!estimates.ok()) return estimates.error();
-
-  std::vector<std::size_t> order(plans.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::vector<double> expected(plans.size());
-  for (std::size_t i = 0; i < plans.size(); ++i) {
-    expected[i] = PerSequence(estimates.value()[i].closed_form.total_s(), plans[i]);
-  }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return expected[a] < expected[b]; });
-  SearchResult result;
-  for (const std::size_t i : order) {
-    RankedPlan& plan = result.plans.emplace_back();
-    plan.plan = std::move(plans[i]);
-    plan.estimate = std::move(estimates.value()[i]);
-    if (plan.estimate.infeasible) plan.fate = Fate::kInfeasible;
-  }
-
-  Best best(options_.keep);
-  std::size_t next = 0;
-  for (;;) {
-    std::vector<std::size_t> batch;
-    const double enough = best.first() * (1 - options_.gap);
-    for (; next < result.plans.size() && batch.size() < kSearchBatch; ++next) {
-      RankedPlan& plan = result.plans[next];
-      if (plan.fate == Fate::kInfeasible) continue;
-      if (plan.BoundCost() >= enough) {
-        plan.fate = Fate::kBounded;
-      } else {
-        batch.push_back(next);
-      }
-    }
-    if (batch.empty()) break;
-    if (time_is_over()) {
-      result.time_was_over = true;
-      break;
-    }
-    if (progress != nullptr) {
-      progress->Step(
-          StrCat("replaying plan ", next, " of ", result.plans.size(),
-                 best.entries().empty()
-                     ? std::string()
-                     : StrCat("; best ", ShortName(result.plans[best.entries()[0].second].plan))));
-    }
-    std::vector<std::optional<Result<PlanReplay>>> replays(batch.size());
-    const double slowest = best.last();
-    ForEach(options_.threads, batch.size(), [&](std::size_t i) {
-      const ResolvedPlan& plan = result.plans[batch[i]].plan;
-      const double limit = slowest * static_cast<double>(plan.global_batch);
-      replays[i] = ReplayPlan(input_, plan, {.slowest_ps = ToPicoseconds(limit)});
-    });
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      if (!replays[i]->ok()) return replays[i]->error();
-      RankedPlan& plan = result.plans[batch[i]];
-      plan.replay = replays[i]->value();
-      ++result.replays;
-      if (plan.replay->infeasible) {
-        plan.fate = Fate::kInfeasible;
-      } else if (!plan.replay->memory_known) {
-        plan.fate = Fate::kSlower;
-      } else {
-        plan.fate = Fate::kReplayed;
-        best.Enter(plan.Cost(), batch[i]);
-      }
-    }
-  }
-
-  // What was not replayed is at least its bound.
-  double least = best.first();
-  for (const RankedPlan& plan : result.plans) {
-    if (plan.fate == Fate::kBounded || plan.fate == Fate::kLeftOut) {
-      least = std::min(least, plan.BoundCost());
-    }
-  }
-  for (const auto& [cost, plan] : best.entries()) result.ranking.push_back(plan);
-  if (!result.ranking.empty()) result.certified_gap = 1 - least / best.first();
-  return result;
+  return Search(input_, options_, progress).Run(std::move(plans), std::move(estimates).value());
 }
 
 }  // namespace twinstep

@@ -24,7 +24,7 @@ namespace twinstep {
 
 // What became of a plan.
 enum class Fate {
-  kReplayed,    // Feasible; its time is known.
+  kReplayed,    // Feasible; time and memory are known.
   kSlower,      // Replayed, slower than the best ones; whether it fits in memory was not looked at.
   kInfeasible,  // Said by a closed form or a replay's memory.
   kBounded,     // No replay can beat the best.
@@ -35,16 +35,19 @@ struct RankedPlan {
   ResolvedPlan plan;
   PlanEstimate estimate;
   Fate fate = Fate::kLeftOut;
-  std::optional<PlanReplay> replay;
+  std::optional<Picoseconds> iteration_ps;
+  std::optional<PlanMemory> memory;
+  // Why it is infeasible, if that is its fate.
+  std::optional<Error> infeasible;
 
-  // What is compared: picoseconds a sequence.
+  // What is compared: picoseconds a sequence. Infinite where no time is known.
   double Cost() const;
   double BoundCost() const;
 };
 
 struct SearchOptions {
-  double gap = 0.001;     // 0: the best is proven.
-  std::size_t keep = 10;  // Best plans whose memory is looked at.
+  double gap = 0.001;    // 0: the best is proven.
+  std::size_t keep = 5;  // How many of the best are ranked.
   int threads = 1;
   double time_limit_s = 0;  // 0: none.
 };
@@ -59,8 +62,10 @@ struct SearchResult {
   std::int64_t replays = 0;
 };
 
-// Plans of one batch are replayed side by side.
+// So many plans are replayed side by side, after two smaller batches that find a good plan first,
+// and of so many memory is looked at.
 inline constexpr std::size_t kSearchBatch = 8;
+inline constexpr std::size_t kMemoryBatch = 2;
 
 class PlanSearch {
  public:

@@ -193,6 +193,21 @@ TEST(Arena, ChecksOfThePlanFindWrongPlans) {
   EXPECT_NE(CheckArena(graph, bad), "");
 }
 
+bool PeaksAgree(const ArenaPeaks& peaks, const ArenaPlan& plan) {
+  for (std::size_t rank = 0; rank < plan.arena_bytes.size(); ++rank) {
+    const bool fuller = plan.arena_bytes[rank][kGpu] > peaks.gpu_bytes;
+    const bool earlier =
+        plan.arena_bytes[rank][kGpu] == peaks.gpu_bytes && rank < peaks.fullest_rank;
+    if (fuller || earlier) return false;
+    for (std::size_t pool = kGpu + 1; pool < kPoolCount; ++pool) {
+      if (peaks.host_bytes[rank][pool] != plan.arena_bytes[rank][pool]) return false;
+    }
+  }
+  return plan.arena_bytes.empty() ||
+         (plan.arena_bytes[peaks.fullest_rank][kGpu] == peaks.gpu_bytes &&
+          plan.live_bound_bytes[peaks.fullest_rank][kGpu] == peaks.gpu_live_bytes);
+}
+
 TEST(ArenaProperty, RandomGraphs) {
   EXPECT_TRUE(rc::check("no two buffers share bytes unordered, in any legal order", [] {
     const auto seed = *rc::gen::arbitrary<std::uint32_t>();
@@ -209,6 +224,7 @@ TEST(ArenaProperty, RandomGraphs) {
     }
     RC_ASSERT(CheckArenaInOrder(graph, plan, HoardingDispatch(graph)) == "");
     RC_ASSERT(PlanArena(graph).offset == plan.offset);
+    RC_ASSERT(PeaksAgree(FindArenaPeaks(graph), plan));
   }));
 }
 
@@ -227,6 +243,7 @@ TEST_P(ArenaOfPipeline, IsValidAndNearTheBound) {
   const std::optional<Violation> violation = Verify(graph);
   ASSERT_TRUE(!violation || violation->rule == Rule::kRendezvousCycle) << violation->message;
   const ArenaPlan plan = PlanArena(graph);
+  EXPECT_TRUE(PeaksAgree(FindArenaPeaks(graph), plan));
   const std::vector<DispatchStep> hoarding = HoardingDispatch(graph);
   EXPECT_EQ(CheckArenaInOrder(graph, plan, hoarding), "");
   for (std::uint64_t seed = 0; seed < 3; ++seed) {

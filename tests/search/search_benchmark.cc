@@ -34,5 +34,5 @@ int main(int argc, char** argv) {
   if (!r.ok()) { std::printf("%s\n", r.error().message.c_str()); return 1; }
   std::printf("search cpu %.2f s replays %ld gap %g\n", Cpu()-t0, long(r.value().replays), r.value().certified_gap);
   for (auto& p : r.value().plans) if (p.fate != Fate::kInfeasible && p.fate != Fate::kBounded)
-    std::printf("%-60s cf %.3f bound %.3f time %.3f fate %d gpu %.2f host %.1f\n", ShortName(p.plan).c_str(), p.estimate.closed_form.total_s(), 1e-12*double(p.estimate.bound_ps), p.replay? 1e-12*double(p.replay->iteration_ps):0., int(p.fate), p.replay? double(p.replay->peak_gpu_bytes)/(1<<30):0.,p.replay? double(p.replay->peak_host_bytes)/(1<<30):0.);
+    std::printf("%-60s cf %.3f bound %.3f time %.3f fate %d gpu %.2f host %.1f\n", ShortName(p.plan).c_str(), p.estimate.closed_form.total_s(), 1e-12*double(p.estimate.bound_ps), p.iteration_ps? 1e-12*double(*p.iteration_ps):0., int(p.fate), p.memory? double(p.memory->peak_gpu_bytes)/(1<<30):0.,p.memory? double(p.memory->peak_host_bytes)/(1<<30):0.);
 }
