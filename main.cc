@@ -15,6 +15,7 @@
 #include "exec/train/train_command.h"
 #include "sim/evaluate/evaluate_command.h"
 #include "sim/result.h"
+#include "sim/search/rank_command.h"
 #include "sim/simulate/list_command.h"
 #include "sim/simulate/simulate_command.h"
 #include "sim/textproto/closest_name.h"
@@ -32,6 +33,8 @@ struct Verb {
 
 constexpr std::array<Verb, 6> kVerbs = {{
     {"simulate", "time and memory of one training iteration", RunSimulateCommand},
+    {"rank", "the best plan, and why not another", RunRankCommand},
+    {"merge", "joins the parts of a search that several machines have made", RunMergeCommand},
     {"train", "trains a model by the same graph, on this machine", RunTrainCommand},
     {"profile", "measures what a plan's tasks cost on this machine", RunProfileCommand},
     {"validate", "the same graph simulated and run, compared task by task", RunValidateCommand},

@@ -22,6 +22,17 @@ double Mfu(const Model& model, std::int64_t sequence_length, double tokens_per_s
   return tokens_per_s_per_gpu * ModelFlopsPerToken(model, sequence_length) / peak_flops_per_s;
 }
 
+double PeakFlopsPerSecond(const Recipe& recipe, const Gpu& gpu) {
+  switch (recipe.precision()) {
+    case FP32:
+      return gpu.fp32_flops_per_s();
+    case FP64:
+      return gpu.fp64_flops_per_s();
+    default:
+      return gpu.bf16_flops_per_s();
+  }
+}
+
 double MegatronFlopsPerStep(const Model& model, std::int64_t global_batch,
                             std::int64_t sequence_length, bool full_recompute) {
   const double l = Real(model.layers()), h = Real(model.hidden_size());

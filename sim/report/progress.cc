@@ -51,6 +51,12 @@ void Progress::Step(const std::string& what) {
   what_ = what;
 }
 
+void Progress::StepTo(std::size_t step, const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  step_ = step;
+  what_ = what;
+}
+
 void Progress::Finish() {
   if (!watcher_.joinable()) return;
   {

@@ -28,6 +28,8 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void Step(const std::string& what);
+  // For work whose steps are not all alike: so many of them are done.
+  void StepTo(std::size_t step, const std::string& what);
   void Finish();
 
  private:

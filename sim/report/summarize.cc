@@ -120,18 +120,6 @@ std::vector<CriticalReport> SummarizeCriticalPath(const SimulationRun& run,
   return result;
 }
 
-// At the precision of the recipe.
-double PeakFlopsPerSecond(const Recipe& recipe, const Gpu& gpu) {
-  switch (recipe.precision()) {
-    case FP32:
-      return gpu.fp32_flops_per_s();
-    case FP64:
-      return gpu.fp64_flops_per_s();
-    default:
-      return gpu.bf16_flops_per_s();
-  }
-}
-
 }  // namespace
 
 HostReport SumHostMemory(const TaskGraph& graph,

@@ -160,12 +160,13 @@ class Search {
 
   void Tell() {
     if (progress_ == nullptr) return;
-    std::string text = StrCat("replaying plan ", next_, " of ", result_.plans.size());
+    std::string text =
+        StrCat(CountOf(result_.replays, "plan"), " of ", result_.plans.size(), " replayed");
     if (!result_.ranking.empty()) {
       const RankedPlan& best = result_.plans[result_.ranking.front()];
-      text += StrCat("; best ", Seconds(1e-12 * static_cast<double>(*best.iteration_ps)));
+      text += StrCat(", best ", Seconds(1e-12 * static_cast<double>(*best.iteration_ps)));
     }
-    progress_->Step(text);
+    progress_->StepTo(options_.progress_base + next_, text);
   }
 
   const SimulateInput& input_;

@@ -49,7 +49,8 @@ struct SearchOptions {
   double gap = 0.001;    // 0: the best is proven.
   std::size_t keep = 5;  // How many of the best are ranked.
   int threads = 1;
-  double time_limit_s = 0;  // 0: none.
+  double time_limit_s = 0;        // 0: none.
+  std::size_t progress_base = 0;  // Steps of progress that were done before; each plan is one.
 };
 
 struct SearchResult {
@@ -73,8 +74,8 @@ class PlanSearch {
   PlanSearch(const SimulateInput& input, const SearchOptions& options)
       : input_(input), options_(options), estimator_(input, options.threads) {}
 
-  // `progress` may be null. An Error is bad input, not an answer of no: with no feasible plan the
-  // ranking is empty.
+  // `progress` may be null; its steps are plans. An Error is bad input, not an answer of no: with
+  // no feasible plan the ranking is empty.
   Result<SearchResult> Run(const PlanSpace& space, Progress* progress);
 
  private:

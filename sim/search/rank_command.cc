@@ -1,0 +1,186 @@
+#include "sim/search/rank_command.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <iomanip>
+#include <sstream>
+#include <utility>
+
+#include "sim/format.h"
+#include "sim/report/echo_text.h"
+#include "sim/report/progress.h"
+#include "sim/search/plan_search.h"
+#include "sim/search/rank_json.h"
+#include "sim/search/rank_options.h"
+#include "sim/search/rank_outputs.h"
+#include "sim/search/scaling.h"
+#include "sim/str_cat.h"
+
+namespace twinstep {
+namespace {
+
+// Of everything that decides the answer.
+std::string Fingerprint(const RankProblem& problem) {
+  std::string text = problem.space + problem.input.model.SerializeAsString() +
+                     problem.input.cluster.SerializeAsString() +
+                     problem.input.plan.SerializeAsString();
+  if (problem.input.profile) text += problem.input.profile->SerializeAsString();
+  const uLong sum =
+      crc32(0, reinterpret_cast<const Bytef*>(text.data()), static_cast<uInt>(text.size()));
+  std::ostringstream hex;
+  hex << std::hex << std::setw(8) << std::setfill('0') << sum;
+  return hex.str();
+}
+
+std::string MemoryText(const SimulateInput& input) {
+  std::string text =
+      StrCat(Bytes(static_cast<double>(input.gpu_memory_capacity_bytes)), " a GPU, ",
+             Bytes(static_cast<double>(input.host_memory_budget_bytes)), " host memory a node");
+  if (input.gpu_memory_budget_bytes) {
+    text +=
+        StrCat("; equation 7 within ", Bytes(static_cast<double>(*input.gpu_memory_budget_bytes)));
+  }
+  return text + (input.solve_offload ? "; as little offload as fits" : "");
+}
+
+Ranking EchoOf(const RankProblem& problem) {
+  const SimulateInput& input = problem.input;
+  Ranking report;
+  report.model = input.model.name() + ": " + Describe(input.model);
+  report.cluster = input.cluster.name() + ": " + Describe(input.cluster);
+  if (input.profile) report.cluster += ", profile " + input.profile->name();
+  report.memory = MemoryText(input);
+  report.space = problem.space;
+  report.fingerprint = Fingerprint(problem);
+  report.sequence_length = input.plan.sequence_length() > 0 ? input.plan.sequence_length()
+                                                            : input.model.max_sequence_length();
+  report.gap = problem.gap;
+  report.keep = problem.keep;
+  report.shard = problem.shard;
+  report.shards = problem.shards;
+  return report;
+}
+
+// The shard's plans: every N-th, so that parts are alike.
+void KeepShard(std::int64_t shard, std::int64_t shards, PlanSpace* space) {
+  std::vector<ResolvedPlan> kept;
+  for (std::size_t i = static_cast<std::size_t>(shard - 1); i < space->plans.size();
+       i += static_cast<std::size_t>(shards)) {
+    kept.push_back(std::move(space->plans[i]));
+  }
+  space->plans = std::move(kept);
+}
+
+Result<Ranking> Rank(const RankProblem& problem, bool all_rows) {
+  Ranking report = EchoOf(problem);
+  std::size_t plan_count = 0;
+  for (const std::int64_t gpus : problem.gpus) {
+    const Result<PlanSpace> space = EnumeratePlans(problem.input, problem.axes, gpus);
+    if (!space.ok()) return space.error();
+    plan_count += space.value().plans.size() / static_cast<std::size_t>(problem.shards);
+  }
+  Progress progress(plan_count);
+  std::size_t done = 0;
+  for (const std::int64_t gpus : problem.gpus) {
+    Result<PlanSpace> space = EnumeratePlans(problem.input, problem.axes, gpus);
+    if (!space.ok()) return space.error();
+    KeepShard(problem.shard, problem.shards, &space.value());
+    PlanSearch search(problem.input, {.gap = problem.gap,
+                                      .keep = problem.keep,
+                                      .threads = problem.threads,
+                                      .time_limit_s = problem.time_limit_s /
+                                                      static_cast<double>(problem.gpus.size()),
+                                      .progress_base = done});
+    const Result<SearchResult> result = search.Run(space.value(), &progress);
+    if (!result.ok()) return result.error();
+    Result<RankPoint> point =
+        MakePoint(problem.input, gpus, space.value(), result.value(), problem.threads, all_rows);
+    if (!point.ok()) return point.error();
+    report.points.push_back(std::move(point).value());
+    done += space.value().plans.size();
+  }
+  if (report.points.size() > 1 && problem.shards == 1) {
+    progress.StepTo(done, "data-parallel scaling");
+    const Status scaled = AddDataParallelScaling(problem, &report.points);
+    if (!scaled.ok()) return scaled.error();
+  }
+  return report;
+}
+
+ExitCode Finish(const Options& options, const Ranking& report, const char* verb, std::ostream& out,
+                std::ostream& err) {
+  const Status written = WriteRankOutputs(options, report, out);
+  if (!written.ok()) {
+    err << "twinstep " << verb << ": " << written.error().message << "\n";
+    return written.error().code;
+  }
+  return report.AnyFeasible() ? ExitCode::kDone : ExitCode::kNo;
+}
+
+const std::vector<OptionGroup>& MergeGroups() {
+  static const std::vector<OptionGroup> kGroups = {
+      {"Parts",
+       {{"part", "FILE", "a --json file of `twinstep rank --shard I/N`; each of them once",
+         /*repeats=*/true}}},
+      {"Output",
+       {{"json", "FILE|-", "the ranking as JSON; - : to standard output, in place of the text"},
+        {"plans", "DIR", "the best plans as files that `simulate` and `train` take with --plan"},
+        {"plot", "FILE", "scaling over GPUs as a picture (.svg)"},
+        {"help", nullptr, "this text"}}}};
+  return kGroups;
+}
+
+}  // namespace
+
+ExitCode RunRankCommand(const std::vector<std::string>& arguments, std::ostream& out,
+                        std::ostream& err) {
+  const auto fail = [&err](const Error& error) {
+    err << "twinstep rank: " << error.message << "\n";
+    return error.code;
+  };
+  const Result<Options> options = ParseRankOptions(arguments);
+  if (!options.ok()) return fail(options.error());
+  if (options.value().Has("help")) {
+    out << RankHelp();
+    return ExitCode::kDone;
+  }
+  const Result<RankProblem> problem = ReadRankProblem(options.value());
+  if (!problem.ok()) return fail(problem.error());
+  const Status outputs = CheckRankOutputs(options.value(), problem.value().gpus.size() > 1);
+  if (!outputs.ok()) return fail(outputs.error());
+  const bool all_rows = options.value().Has("explain") || options.value().Has("csv");
+  const Result<Ranking> report = Rank(problem.value(), all_rows);
+  if (!report.ok()) return fail(report.error());
+  return Finish(options.value(), report.value(), "rank", out, err);
+}
+
+ExitCode RunMergeCommand(const std::vector<std::string>& arguments, std::ostream& out,
+                         std::ostream& err) {
+  const auto fail = [&err](const Error& error) {
+    err << "twinstep merge: " << error.message << "\n";
+    return error.code;
+  };
+  const Result<Options> options = ParseOptions(MergeGroups(), "merge", arguments);
+  if (!options.ok()) return fail(options.error());
+  if (options.value().Has("help")) {
+    out << "twinstep merge: the parts of one search as one\n\n"
+           "  twinstep merge --part FILE --part FILE ... [OPTION ...]\n"
+        << OptionsHelp(MergeGroups());
+    return ExitCode::kDone;
+  }
+  std::vector<Ranking> parts;
+  for (const Option& option : options.value().given()) {
+    if (option.name != "part") continue;
+    Result<Ranking> part = ReadRankJson(option.value);
+    if (!part.ok()) return fail(part.error());
+    parts.push_back(std::move(part).value());
+  }
+  const Result<Ranking> merged = Merge(std::move(parts));
+  if (!merged.ok()) return fail(merged.error());
+  const Status outputs = CheckRankOutputs(options.value(), merged.value().points.size() > 1);
+  if (!outputs.ok()) return fail(outputs.error());
+  return Finish(options.value(), merged.value(), "merge", out, err);
+}
+
+}  // namespace twinstep

@@ -1,0 +1,80 @@
+#include "sim/search/rank_outputs.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <system_error>
+
+#include "sim/report/json_report.h"
+#include "sim/search/plan_space.h"
+#include "sim/search/rank_json.h"
+#include "sim/search/rank_text.h"
+#include "sim/str_cat.h"
+
+namespace twinstep {
+namespace {
+
+Status WriteText(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  if (file) file << text;
+  file.close();
+  if (!file) return Error{.message = StrCat(path, ": cannot write: ", std::strerror(errno))};
+  return Unit{};
+}
+
+// "plan-256-1.textproto": the best of 256 GPUs.
+Status WritePlans(const std::string& directory, const Ranking& report) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) return Error{.message = StrCat(directory, ": cannot make it: ", error.message())};
+  for (const RankPoint& point : report.points) {
+    for (std::size_t i = 0; i < point.ranking.size(); ++i) {
+      const ResolvedPlan& plan = point.ranking[i].plan;
+      std::string text;
+      google::protobuf::TextFormat::PrintToString(ToPlan(plan), &text);
+      const std::string path = StrCat(directory, "/plan-", point.gpus, "-", i + 1, ".textproto");
+      const Status status =
+          WriteText(path, StrCat("# ", point.gpus, " GPUs: ", ShortName(plan), "\n", text));
+      if (!status.ok()) return status;
+    }
+  }
+  return Unit{};
+}
+
+}  // namespace
+
+Status CheckRankOutputs(const Options& options, bool is_sweep) {
+  if (options.Has("plot") && !is_sweep) {
+    return Error{.message = "--plot draws scaling over several --gpus or --nodes"};
+  }
+  if (options.Has("explain") && options.Get("json") == "-") {
+    return Error{.message = "--explain goes to standard output, as --json - does"};
+  }
+  return Unit{};
+}
+
+Status WriteRankOutputs(const Options& options, const Ranking& report, std::ostream& out) {
+  const auto json = options.Get("json");
+  if (json == "-") {
+    out << JsonText(ToJson(report));
+  } else {
+    out << ToText(report, options.Has("explain"));
+    if (json) {
+      if (Status status = WriteText(*json, JsonText(ToJson(report))); !status.ok()) return status;
+    }
+  }
+  if (const auto csv = options.Get("csv")) {
+    if (Status status = WriteText(*csv, ToCsv(report)); !status.ok()) return status;
+  }
+  if (const auto plot = options.Get("plot")) {
+    if (Status status = WriteText(*plot, ToSvg(ScalingChart(report))); !status.ok()) return status;
+  }
+  if (const auto plans = options.Get("plans")) return WritePlans(*plans, report);
+  return Unit{};
+}
+
+}  // namespace twinstep

@@ -1,0 +1,18 @@
+// Where a search's report goes: standard output and the files asked for.
+#pragma once
+
+#include <ostream>
+
+#include "sim/options/options.h"
+#include "sim/result.h"
+#include "sim/search/rank_report.h"
+
+namespace twinstep {
+
+// What cannot be written is said before the work and not after it.
+Status CheckRankOutputs(const Options& options, bool is_sweep);
+
+// --json, --csv, --plans, --plot and --explain.
+Status WriteRankOutputs(const Options& options, const Ranking& report, std::ostream& out);
+
+}  // namespace twinstep

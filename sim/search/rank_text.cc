@@ -1,0 +1,264 @@
+#include "sim/search/rank_text.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "sim/format.h"
+#include "sim/plan/plan_names.h"
+#include "sim/report/text_table.h"
+#include "sim/str_cat.h"
+
+namespace twinstep {
+namespace {
+
+constexpr std::size_t kLabelWidth = 12;
+
+// Every digit.
+std::string Exact(double value) {
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  return {text.data(), end};
+}
+std::string Exact(const std::optional<double>& value) { return value ? Exact(*value) : ""; }
+std::string Exact(const std::optional<std::int64_t>& value) { return value ? StrCat(*value) : ""; }
+
+std::string Gibibytes(const std::optional<std::int64_t>& bytes) {
+  if (!bytes) return "";
+  return *bytes == 0 ? "-" : Fixed(static_cast<double>(*bytes) / (1 << 30), 2);
+}
+
+std::string GapText(const RankPoint& point) {
+  if (point.ranking.empty()) return "no plan is feasible";
+  std::string text = point.certified_gap <= 0
+                         ? "the first is the best of all"
+                         : StrCat("the first is at most ", Fixed(100 * point.certified_gap, 3),
+                                  " % from the best of all");
+  if (point.time_was_over) text += ", certified when the time was over";
+  return text;
+}
+
+std::string RankingText(const RankPoint& point) {
+  double longest_s = 0;
+  for (const RankRow& row : point.ranking) longest_s = std::max(longest_s, *row.iteration_s);
+  const TableUnit unit = SecondsUnit(longest_s);
+  const auto time = [&](double seconds) { return Fixed(seconds / unit.size, 3); };
+  TextTable table({"", "t", "c", "p", "d", "v", "l", "m", "b", "recompute", "offload",
+                   StrCat("iteration ", unit.name), "tokens/s/GPU", "MFU %", "GPU GiB",
+                   "host GiB"});
+  for (std::size_t i = 0; i < point.ranking.size(); ++i) {
+    const RankRow& row = point.ranking[i];
+    const ResolvedPlan& x = row.plan;
+    table.AddRow({StrCat(i + 1), StrCat(x.t), StrCat(x.c), StrCat(x.p), StrCat(x.d), StrCat(x.v),
+                  StrCat(x.l), StrCat(x.m), StrCat(x.b), WordFor(x.recompute),
+                  x.offload_ratio == 0 ? "-" : Fixed(x.offload_ratio, 3), time(*row.iteration_s),
+                  Grouped(row.TokensPerSecond() / static_cast<double>(x.gpus), 1),
+                  Fixed(100 * *row.mfu, 1), Gibibytes(row.peak_gpu_bytes),
+                  Gibibytes(row.peak_host_bytes)});
+  }
+  std::string text = table.ToString();
+
+  text += StrCat("\n  Where their time goes, in ", unit.name,
+                 " of the mean rank; from the second on what differs from the first\n");
+  std::vector<std::string> titles = {""};
+  for (int i = 0; i < kTimeClassCount; ++i) {
+    const std::string label = Label(static_cast<TimeClass>(i));
+    titles.push_back(label.substr(0, label.find(" exposed")));
+  }
+  titles.insert(titles.end(), {"closed form", "bound"});
+  TextTable shares(titles);
+  for (std::size_t i = 0; i < point.ranking.size(); ++i) {
+    const RankRow& row = point.ranking[i];
+    std::vector<std::string> cells = {StrCat(i + 1)};
+    for (std::size_t j = 0; j < row.breakdown->size(); ++j) {
+      const double value = (*row.breakdown)[j];
+      // Batches may differ: a share counts as that of the first plan's batch.
+      const double scale = static_cast<double>(point.ranking.front().plan.global_batch) /
+                           static_cast<double>(row.plan.global_batch);
+      const double difference = value * scale - (*point.ranking.front().breakdown)[j];
+      const double shown = i == 0 ? value : difference;
+      const bool is_nothing = std::abs(shown / unit.size) < 0.0005;
+      cells.push_back(is_nothing ? "." : StrCat(i > 0 && shown > 0 ? "+" : "", time(shown)));
+    }
+    cells.push_back(time(row.closed_form.total_s()));
+    cells.push_back(time(row.bound_s));
+    shares.AddRow(std::move(cells));
+  }
+  return text + shares.ToString();
+}
+
+std::string LosersText(const RankPoint& point) {
+  std::string text;
+  const auto line = [&](const std::string& what, std::int64_t plans, const std::string& why) {
+    text += Paragraph(StrCat("  ", Count(plans), plans == 1 ? " plan " : " plans ", what), 34, why);
+  };
+  const std::int64_t others = point.replays - static_cast<std::int64_t>(point.ranking.size());
+  if (point.bounded.plans > 0) {
+    const double best = point.ranking.empty()
+                            ? 0
+                            : *point.ranking.front().iteration_s /
+                                  static_cast<double>(point.ranking.front().plan.global_batch);
+    line("bounded", point.bounded.plans,
+         StrCat("cannot be faster: computation and what it must wait for take at least ",
+                Fixed(100 * point.bounded.least_cost_s / best, 2), " % of the first one's time"));
+  }
+  if (others > 0) line("slower", others, "replayed, and slower than these or too large");
+  if (point.left_out.plans > 0) line("left out", point.left_out.plans, "the time was over");
+  for (const auto& [rule, excluded] : point.infeasible) {
+    line(rule, excluded.plans, excluded.example);
+  }
+  for (const auto& [rule, excluded] : point.invalid) line(rule, excluded.plans, excluded.example);
+  return text.empty() ? "" : "\n  Why the others lost; for each reason an example\n" + text;
+}
+
+std::string PointText(const RankPoint& point) {
+  std::string text =
+      StrCat("\n", CountOf(point.gpus, "GPU"), ": ", CountOf(point.plans, "valid plan"), ", ",
+             Count(point.replays), " replayed; ", GapText(point), "\n");
+  if (!point.ranking.empty()) text += RankingText(point);
+  return text + LosersText(point);
+}
+
+std::string SweepText(const Ranking& report) {
+  std::string text =
+      "\nBest plan by number of GPUs, and plain data-parallel scaling of the first\n";
+  TextTable table({"GPUs", "t", "c", "p", "d", "v", "l", "B", "recompute", "offload", "tokens/s",
+                   "tokens/s/GPU", "MFU %", "gap %", "DP GPUs", "DP tokens/s", "gain %"});
+  for (const RankPoint& point : report.points) {
+    if (point.ranking.empty()) {
+      table.AddRow({Count(point.gpus), "-", "-", "-", "-", "-", "-", "-", "none fits", "", "", "",
+                    "", "", "", "", ""});
+      continue;
+    }
+    const RankRow& row = point.ranking.front();
+    const ResolvedPlan& x = row.plan;
+    const bool has_base = point.data_parallel_tokens_per_s > 0;
+    table.AddRow(
+        {Count(point.gpus), StrCat(x.t), StrCat(x.c), StrCat(x.p), StrCat(x.d), StrCat(x.v),
+         StrCat(x.l), Count(x.global_batch), WordFor(x.recompute),
+         x.offload_ratio == 0 ? "-" : Fixed(x.offload_ratio, 3),
+         Count(std::llround(row.TokensPerSecond())),
+         Grouped(row.TokensPerSecond() / static_cast<double>(x.gpus), 1), Fixed(100 * *row.mfu, 1),
+         Fixed(100 * point.certified_gap, 2), has_base ? Count(point.data_parallel_gpus) : "-",
+         has_base ? Count(std::llround(point.data_parallel_tokens_per_s)) : "-",
+         has_base ? Fixed(100 * (row.TokensPerSecond() / point.data_parallel_tokens_per_s - 1), 1)
+                  : "-"});
+  }
+  return text + table.ToString();
+}
+
+std::string FateText(const RankRow& row) {
+  switch (row.fate) {
+    case Fate::kReplayed:
+      return StrCat("replayed, ", Seconds(*row.iteration_s));
+    case Fate::kSlower:
+      return StrCat("replayed, ", Seconds(*row.iteration_s), ": slower");
+    case Fate::kBounded:
+      return StrCat("at least ", Seconds(row.bound_s), ": not better");
+    case Fate::kInfeasible:
+      return StrCat(row.rule, ": ", row.message);
+    case Fate::kLeftOut:
+      return "left out: the time was over";
+  }
+  return "";
+}
+
+std::string ExplainText(const RankPoint& point) {
+  std::string text = StrCat("\nEvery valid plan of ", CountOf(point.gpus, "GPU"),
+                            ", in the order of the closed form\n");
+  for (const RankRow& row : point.all) {
+    text +=
+        StrCat("  ", ShortName(row.plan), ", B ", row.plan.global_batch, ": ", FateText(row), "\n");
+  }
+  return text;
+}
+
+const char* Name(Fate fate) {
+  switch (fate) {
+    case Fate::kReplayed:
+      return "replayed";
+    case Fate::kSlower:
+      return "slower";
+    case Fate::kInfeasible:
+      return "infeasible";
+    case Fate::kBounded:
+      return "bounded";
+    case Fate::kLeftOut:
+      return "left_out";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string ToText(const Ranking& report, bool explain) {
+  std::string text;
+  text += Paragraph("model", kLabelWidth, report.model);
+  text += Paragraph("cluster", kLabelWidth, report.cluster);
+  text += Paragraph("memory", kLabelWidth, report.memory);
+  text += Paragraph("search", kLabelWidth, report.space);
+  if (report.shards > 1) {
+    text += Paragraph("part", kLabelWidth, StrCat(report.shard, " of ", report.shards));
+  }
+  const bool is_sweep = report.points.size() > 1;
+  if (is_sweep) {
+    text += SweepText(report);
+  } else {
+    for (const RankPoint& point : report.points) text += PointText(point);
+  }
+  if (explain) {
+    for (const RankPoint& point : report.points) {
+      if (is_sweep) text += PointText(point);
+      text += ExplainText(point);
+    }
+  }
+  return text;
+}
+
+std::string ToCsv(const Ranking& report) {
+  std::string text =
+      "gpus,t,c,p,d,v,l,micro_batches,micro_batch,global_batch,sequence_length,schedule,recompute,"
+      "zero_stage,tp_overlap,dp_overlap,rank_order,offload_ratio,fate,rule,iteration_s,tokens_per_"
+      "s,"
+      "mfu,peak_gpu_memory_bytes,peak_host_memory_per_node_bytes,closed_form_s,bound_s\n";
+  for (const RankPoint& point : report.points) {
+    for (const RankRow& row : point.all) {
+      const ResolvedPlan& x = row.plan;
+      text += StrCat(x.gpus, ",", x.t, ",", x.c, ",", x.p, ",", x.d, ",", x.v, ",", x.l, ",", x.m,
+                     ",", x.b, ",", x.global_batch, ",", x.sequence_length, ",");
+      text += StrCat(WordFor(x.schedule), ",", WordFor(x.recompute), ",", x.zero_stage, ",",
+                     WordFor(x.tp_overlap), ",", x.dp_overlap ? "on" : "off", ",", x.rank_order,
+                     ",", Exact(x.offload_ratio), ",", Name(row.fate), ",", row.rule, ",");
+      text += StrCat(Exact(row.iteration_s), ",",
+                     row.iteration_s ? Exact(row.TokensPerSecond()) : "", ",", Exact(row.mfu), ",",
+                     Exact(row.peak_gpu_bytes), ",", Exact(row.peak_host_bytes), ",",
+                     Exact(row.closed_form.total_s()), ",", Exact(row.bound_s), "\n");
+    }
+  }
+  return text;
+}
+
+SvgChart ScalingChart(const Ranking& report) {
+  SvgChart chart{.title = StrCat("Best plans, sequence ", report.sequence_length),
+                 .x_label = "GPUs",
+                 .y_label = "tokens/s",
+                 .series = {}};
+  SvgChart::Series best{.name = "best plan", .points = {}};
+  SvgChart::Series scaled{.name = "data-parallel scaling of the first", .points = {}};
+  scaled.dashed = true;
+  for (const RankPoint& point : report.points) {
+    const auto gpus = static_cast<double>(point.gpus);
+    if (!point.ranking.empty()) {
+      best.points.push_back({gpus, point.ranking.front().TokensPerSecond()});
+    }
+    if (point.data_parallel_tokens_per_s > 0) {
+      scaled.points.push_back({gpus, point.data_parallel_tokens_per_s});
+    }
+  }
+  chart.series.push_back(std::move(best));
+  if (!scaled.points.empty()) chart.series.push_back(std::move(scaled));
+  return chart;
+}
+
+}  // namespace twinstep

@@ -1,0 +1,20 @@
+// A search's report for people: the best plans, where their time goes, why the others lost.
+#pragma once
+
+#include <string>
+
+#include "sim/report/svg_chart.h"
+#include "sim/search/rank_report.h"
+
+namespace twinstep {
+
+// `explain`: with a line for every plan of RankPoint::all.
+std::string ToText(const Ranking& report, bool explain);
+
+// Every plan of RankPoint::all, with a header line.
+std::string ToCsv(const Ranking& report);
+
+// Tokens/s over GPUs: the best plans, and plain data-parallel scaling.
+SvgChart ScalingChart(const Ranking& report);
+
+}  // namespace twinstep
