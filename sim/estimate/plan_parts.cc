@@ -17,7 +17,10 @@ namespace twinstep {
 namespace {
 
 constexpr std::int64_t kLayersOfRank = 2;  // One behind another.
-constexpr std::uint16_t kMicroBatches = 2;
+
+// One first micro-batch, which writes gradients, and one that neither is first nor, where gradients
+// are reduced as they come, last.
+std::int64_t MicroBatches(const ResolvedPlan& plan) { return plan.dp_overlap ? 3 : 2; }
 
 enum class Pass { kForward, kBackward };
 
@@ -232,7 +235,7 @@ Result<PlanParts> MeasureParts(const Model& model, const Cluster& cluster, const
   ResolvedPlan small = plan;
   small.v = 1;
   small.l = kLayersOfRank;
-  small.m = kMicroBatches;
+  small.m = MicroBatches(plan);
   small.global_batch = small.m * small.b * small.d;
   small.schedule = ONE_F_ONE_B;
   small.offload_ratio = 0;

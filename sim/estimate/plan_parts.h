@@ -1,7 +1,7 @@
 // How long the parts of a plan take alone: layers, embedding, head, transfers, gathers, reductions
-// and updates, from the costs of a pipeline of the same ranks with two layers a rank and two
-// micro-batches. It is lowered and priced like the plan itself, so a part here costs what it costs
-// in the plan's own graph.
+// and updates, from the costs of a pipeline of the same ranks with two layers a rank and two or
+// three micro-batches. It is lowered and priced like the plan itself, so a part here costs what it
+// costs in the plan's own graph.
 //
 //   const PlanParts parts = MeasureParts(model, cluster, profile, plan).value();
 //   const KuaishouTime time =

@@ -48,7 +48,9 @@ class Search {
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::vector<double> expected(plans.size());
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      expected[i] = PerSequence(estimates[i].closed_form.total_s(), plans[i]);
+      expected[i] = estimates[i].infeasible
+                        ? std::numeric_limits<double>::infinity()
+                        : PerSequence(estimates[i].closed_form.total_s(), plans[i]);
     }
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return expected[a] < expected[b]; });

@@ -96,8 +96,7 @@ class Enumeration {
       return Unit{};
     }
     if (plan.error().code != ExitCode::kNo) return plan.error();
-    Excluded& excluded = space_.invalid[plan.error().rule];
-    if (excluded.plans++ == 0) excluded.example = plan.error().message;
+    space_.invalid[plan.error().rule].Add(plan.error().message, 0);
     return Unit{};
   }
 
@@ -122,6 +121,14 @@ class Enumeration {
 };
 
 }  // namespace
+
+void Excluded::Add(const std::string& message, std::int64_t bytes, std::int64_t count) {
+  if (plans == 0 || bytes < example_bytes) {
+    example = message;
+    example_bytes = bytes;
+  }
+  plans += count;
+}
 
 Result<PlanSpace> EnumeratePlans(const SimulateInput& input, const PlanAxes& axes,
                                  std::int64_t gpus) {

@@ -34,7 +34,10 @@ struct PlanAxes {
 // Plans that a rule excludes.
 struct Excluded {
   std::int64_t plans = 0;
-  std::string example;  // The first one's message.
+  std::string example;  // The message of that which lacks least, of equals the first.
+  std::int64_t example_bytes = 0;
+
+  void Add(const std::string& message, std::int64_t bytes, std::int64_t count = 1);
 };
 
 struct PlanSpace {

@@ -114,6 +114,7 @@ ordered_json ExcludedJson(const std::map<std::string, Excluded>& rules) {
   ordered_json json = ordered_json::object();
   for (const auto& [rule, excluded] : rules) {
     json[rule] = {{"plans", excluded.plans}, {"example", excluded.example}};
+    if (excluded.example_bytes != 0) json[rule]["example_bytes"] = excluded.example_bytes;
   }
   return json;
 }
@@ -121,7 +122,9 @@ ordered_json ExcludedJson(const std::map<std::string, Excluded>& rules) {
 std::map<std::string, Excluded> ExcludedFrom(const ordered_json& json) {
   std::map<std::string, Excluded> rules;
   for (const auto& [rule, excluded] : json.items()) {
-    rules[rule] = {.plans = excluded.at("plans"), .example = excluded.at("example")};
+    rules[rule] = {.plans = excluded.at("plans"),
+                   .example = excluded.at("example"),
+                   .example_bytes = excluded.value("example_bytes", std::int64_t{0})};
   }
   return rules;
 }

@@ -49,6 +49,7 @@ RankRow MakeRow(const SimulateInput& input, const RankedPlan& ranked) {
   if (ranked.infeasible) {
     row.rule = ranked.infeasible->rule;
     row.message = ranked.infeasible->message;
+    row.excess_bytes = ranked.infeasible->excess_bytes;
   }
   return row;
 }
@@ -68,8 +69,7 @@ void Count(const RankRow& row, RankPoint* point) {
   if (row.fate == Fate::kBounded) add(&point->bounded);
   if (row.fate == Fate::kLeftOut) add(&point->left_out);
   if (row.fate == Fate::kInfeasible) {
-    Excluded& excluded = point->infeasible[row.rule];
-    if (excluded.plans++ == 0) excluded.example = row.message;
+    point->infeasible[row.rule].Add(row.message, row.excess_bytes);
   }
 }
 
@@ -86,9 +86,7 @@ void Add(const RankPoint& part, RankPoint* sum) {
   Add(part.bounded, &sum->bounded);
   Add(part.left_out, &sum->left_out);
   for (const auto& [rule, excluded] : part.infeasible) {
-    Excluded& all = sum->infeasible[rule];
-    if (all.plans == 0) all.example = excluded.example;
-    all.plans += excluded.plans;
+    sum->infeasible[rule].Add(excluded.example, excluded.example_bytes, excluded.plans);
   }
   sum->ranking.insert(sum->ranking.end(), part.ranking.begin(), part.ranking.end());
 }

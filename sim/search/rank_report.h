@@ -32,7 +32,8 @@ struct RankRow {
   std::optional<double> mfu;
   std::optional<std::int64_t> peak_gpu_bytes, peak_host_bytes;
   std::optional<BreakdownSeconds> breakdown;  // Of ranked plans; mean of the ranks.
-  std::string rule, message;                  // Where it is infeasible.
+  std::string rule, message;                  // Where it is infeasible;
+  std::int64_t excess_bytes = 0;              // by how much.
 
   double TokensPerSecond() const;  // 0 where no time is known.
 };

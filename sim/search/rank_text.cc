@@ -32,7 +32,7 @@ std::string Gibibytes(const std::optional<std::int64_t>& bytes) {
 std::string GapText(const RankPoint& point) {
   if (point.ranking.empty()) return "no plan is feasible";
   std::string text = point.certified_gap <= 0
-                         ? "the first is the best of all"
+                         ? "the first is proven the best"
                          : StrCat("the first is at most ", Fixed(100 * point.certified_gap, 3),
                                   " % from the best of all");
   if (point.time_was_over) text += ", certified when the time was over";
@@ -41,7 +41,11 @@ std::string GapText(const RankPoint& point) {
 
 std::string RankingText(const RankPoint& point) {
   double longest_s = 0;
-  for (const RankRow& row : point.ranking) longest_s = std::max(longest_s, *row.iteration_s);
+  bool several_sequences = false;  // In a micro-batch.
+  for (const RankRow& row : point.ranking) {
+    longest_s = std::max(longest_s, *row.iteration_s);
+    several_sequences |= row.plan.b > 1;
+  }
   const TableUnit unit = SecondsUnit(longest_s);
   const auto time = [&](double seconds) { return Fixed(seconds / unit.size, 3); };
   TextTable table({"", "t", "c", "p", "d", "v", "l", "m", "b", "recompute", "offload",
@@ -50,12 +54,12 @@ std::string RankingText(const RankPoint& point) {
   for (std::size_t i = 0; i < point.ranking.size(); ++i) {
     const RankRow& row = point.ranking[i];
     const ResolvedPlan& x = row.plan;
-    table.AddRow({StrCat(i + 1), StrCat(x.t), StrCat(x.c), StrCat(x.p), StrCat(x.d), StrCat(x.v),
-                  StrCat(x.l), StrCat(x.m), StrCat(x.b), WordFor(x.recompute),
-                  x.offload_ratio == 0 ? "-" : Fixed(x.offload_ratio, 3), time(*row.iteration_s),
-                  Grouped(row.TokensPerSecond() / static_cast<double>(x.gpus), 1),
-                  Fixed(100 * *row.mfu, 1), Gibibytes(row.peak_gpu_bytes),
-                  Gibibytes(row.peak_host_bytes)});
+    table.AddRow(
+        {StrCat(i + 1), StrCat(x.t), StrCat(x.c), StrCat(x.p), StrCat(x.d), StrCat(x.v),
+         StrCat(x.l), StrCat(x.m), several_sequences ? StrCat(x.b) : "", WordFor(x.recompute),
+         x.offload_ratio == 0 ? "-" : Fixed(x.offload_ratio, 3), time(*row.iteration_s),
+         Grouped(row.TokensPerSecond() / static_cast<double>(x.gpus), 1), Fixed(100 * *row.mfu, 1),
+         Gibibytes(row.peak_gpu_bytes), Gibibytes(row.peak_host_bytes)});
   }
   std::string text = table.ToString();
 
@@ -91,7 +95,8 @@ std::string RankingText(const RankPoint& point) {
 std::string LosersText(const RankPoint& point) {
   std::string text;
   const auto line = [&](const std::string& what, std::int64_t plans, const std::string& why) {
-    text += Paragraph(StrCat("  ", Count(plans), plans == 1 ? " plan " : " plans ", what), 34, why);
+    text += Paragraph("  ", 4,
+                      StrCat(Count(plans), plans == 1 ? " plan, " : " plans, ", what, ": ", why));
   };
   const std::int64_t others = point.replays - static_cast<std::int64_t>(point.ranking.size());
   if (point.bounded.plans > 0) {
@@ -105,11 +110,13 @@ std::string LosersText(const RankPoint& point) {
   }
   if (others > 0) line("slower", others, "replayed, and slower than these or too large");
   if (point.left_out.plans > 0) line("left out", point.left_out.plans, "the time was over");
-  for (const auto& [rule, excluded] : point.infeasible) {
-    line(rule, excluded.plans, excluded.example);
+  for (const auto* rules : {&point.infeasible, &point.invalid}) {
+    for (const auto& [rule, excluded] : *rules) {
+      line(rule, excluded.plans,
+           excluded.plans == 1 ? excluded.example : "such as: " + excluded.example);
+    }
   }
-  for (const auto& [rule, excluded] : point.invalid) line(rule, excluded.plans, excluded.example);
-  return text.empty() ? "" : "\n  Why the others lost; for each reason an example\n" + text;
+  return text.empty() ? "" : "\n  Why the others lost\n" + text;
 }
 
 std::string PointText(const RankPoint& point) {
@@ -123,29 +130,34 @@ std::string PointText(const RankPoint& point) {
 std::string SweepText(const Ranking& report) {
   std::string text =
       "\nBest plan by number of GPUs, and plain data-parallel scaling of the first\n";
-  TextTable table({"GPUs", "t", "c", "p", "d", "v", "l", "B", "recompute", "offload", "tokens/s",
-                   "tokens/s/GPU", "MFU %", "gap %", "DP GPUs", "DP tokens/s", "gain %"});
+  TextTable table({"GPUs", "t", "c", "p", "d", "v", "B", "recompute", "offload", "tokens/s",
+                   "tokens/s/GPU", "MFU %", "DP GPUs", "DP tokens/s", "gain %"});
+  double largest_gap = 0;
   for (const RankPoint& point : report.points) {
     if (point.ranking.empty()) {
-      table.AddRow({Count(point.gpus), "-", "-", "-", "-", "-", "-", "-", "none fits", "", "", "",
-                    "", "", "", "", ""});
+      table.AddRow({Count(point.gpus), "-", "-", "-", "-", "-", "-", "none fits", "", "", "", "",
+                    "", "", ""});
       continue;
     }
     const RankRow& row = point.ranking.front();
     const ResolvedPlan& x = row.plan;
+    largest_gap = std::max(largest_gap, point.certified_gap);
     const bool has_base = point.data_parallel_tokens_per_s > 0;
     table.AddRow(
         {Count(point.gpus), StrCat(x.t), StrCat(x.c), StrCat(x.p), StrCat(x.d), StrCat(x.v),
-         StrCat(x.l), Count(x.global_batch), WordFor(x.recompute),
+         Count(x.global_batch), WordFor(x.recompute),
          x.offload_ratio == 0 ? "-" : Fixed(x.offload_ratio, 3),
          Count(std::llround(row.TokensPerSecond())),
          Grouped(row.TokensPerSecond() / static_cast<double>(x.gpus), 1), Fixed(100 * *row.mfu, 1),
-         Fixed(100 * point.certified_gap, 2), has_base ? Count(point.data_parallel_gpus) : "-",
+         has_base ? Count(point.data_parallel_gpus) : "-",
          has_base ? Count(std::llround(point.data_parallel_tokens_per_s)) : "-",
          has_base ? Fixed(100 * (row.TokensPerSecond() / point.data_parallel_tokens_per_s - 1), 1)
                   : "-"});
   }
-  return text + table.ToString();
+  return text + table.ToString() +
+         (largest_gap <= 0 ? "  Each is proven the best.\n"
+                           : StrCat("  Each is at most ", Fixed(100 * largest_gap, 3),
+                                    " % from the best of all.\n"));
 }
 
 std::string FateText(const RankRow& row) {

@@ -1,0 +1,157 @@
+#include "sim/search/rank_command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "sim/search/rank_options.h"
+
+namespace twinstep {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct Answer {
+  ExitCode code;
+  std::string out, err;
+};
+
+std::vector<std::string> Words(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+Answer Rank(const std::string& arguments) {
+  std::ostringstream out, err;
+  const ExitCode code = RunRankCommand(Words(arguments), out, err);
+  return {code, out.str(), err.str()};
+}
+
+Answer MergeParts(const std::string& arguments) {
+  std::ostringstream out, err;
+  const ExitCode code = RunMergeCommand(Words(arguments), out, err);
+  return {code, out.str(), err.str()};
+}
+
+std::string TemporaryFile(const std::string& name) {
+  return std::string(std::getenv("TEST_TMPDIR")) + "/" + name;
+}
+
+std::string Content(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+constexpr const char* kProblem =
+    "--model tiny-llama --cluster dgx-a100 --seq 64 --global-batch 16 --gap 0 ";
+
+TEST(RankCommandTest, SameBytesWithAnyNumberOfThreads) {
+  const std::string csv = TemporaryFile("all.csv");
+  std::vector<std::string> texts, tables;
+  for (const char* threads : {"1", "2", "7"}) {
+    const Answer run =
+        Rank(std::string(kProblem) + "--gpus 8 --explain --threads " + threads + " --csv " + csv);
+    EXPECT_EQ(run.code, ExitCode::kDone) << run.err;
+    // The number of threads is no part of the echo.
+    texts.push_back(run.out);
+    tables.push_back(Content(csv));
+  }
+  EXPECT_EQ(texts[0], texts[1]);
+  EXPECT_EQ(texts[0], texts[2]);
+  EXPECT_EQ(tables[0], tables[1]);
+  EXPECT_EQ(tables[0], tables[2]);
+  EXPECT_THAT(texts[0], HasSubstr("proven the best"));
+  EXPECT_THAT(texts[0], HasSubstr("heads-divide"));
+}
+
+TEST(RankCommandTest, SweepShowsScaling) {
+  const std::string plot = TemporaryFile("scaling.svg");
+  const Answer run = Rank(std::string(kProblem) + "--gpus 2..8:2 --global-batch 16 --plot " + plot);
+  EXPECT_EQ(run.code, ExitCode::kBadInput);  // Given twice.
+  const Answer good = Rank(
+      "--model tiny-llama --cluster dgx-a100 --seq 64 --global-batch 12..16 --gpus 2..8:2 --plot " +
+      plot);
+  EXPECT_EQ(good.code, ExitCode::kDone) << good.err;
+  EXPECT_THAT(good.out, HasSubstr("data-parallel scaling"));
+  EXPECT_THAT(Content(plot), HasSubstr("</svg>"));
+}
+
+TEST(RankCommandTest, PartsMergeToTheWhole) {
+  const std::string whole = TemporaryFile("whole.json");
+  ASSERT_EQ(Rank(std::string(kProblem) + "--gpus 8 --json " + whole).code, ExitCode::kDone);
+  std::string parts;
+  for (const char* part : {"1", "2", "3"}) {
+    const std::string path = TemporaryFile(std::string("part") + part + ".json");
+    ASSERT_EQ(Rank(std::string(kProblem) + "--gpus 8 --shard " + part + "/3 --json " + path).code,
+              ExitCode::kDone);
+    parts += " --part " + path;
+  }
+  const Answer merged = MergeParts(parts + " --json -");
+  ASSERT_EQ(merged.code, ExitCode::kDone) << merged.err;
+  const auto all = nlohmann::json::parse(Content(whole))["points"][0];
+  const auto sum = nlohmann::json::parse(merged.out)["points"][0];
+  EXPECT_EQ(sum["plans"], all["plans"]);
+  EXPECT_EQ(sum["ranking"][0], all["ranking"][0]);
+  EXPECT_EQ(sum["certified_gap"], 0);
+  EXPECT_EQ(sum["infeasible"], all["infeasible"]);
+  EXPECT_EQ(sum["invalid"], all["invalid"]);
+
+  EXPECT_THAT(
+      MergeParts("--part " + TemporaryFile("part1.json") + " --part " + TemporaryFile("part3.json"))
+          .err,
+      HasSubstr("part 2/3 is missing"));
+  EXPECT_THAT(MergeParts(parts + " --part " + TemporaryFile("part1.json")).err,
+              HasSubstr("given twice"));
+  EXPECT_THAT(MergeParts("--part " + whole + parts).err, HasSubstr("another search"));
+  EXPECT_THAT(MergeParts("--part /dev/null").err, HasSubstr("no report"));
+}
+
+TEST(RankCommandTest, PlansAreFilesThatSimulateTakes) {
+  const std::string directory = TemporaryFile("plans");
+  ASSERT_EQ(Rank(std::string(kProblem) + "--gpus 4 --top 2 --plans " + directory).code,
+            ExitCode::kDone);
+  EXPECT_THAT(Content(directory + "/plan-4-1.textproto"), HasSubstr("global_batch: 16"));
+  EXPECT_THAT(Content(directory + "/plan-4-2.textproto"), HasSubstr("global_batch: 16"));
+}
+
+TEST(RankCommandTest, NothingFits) {
+  const Answer run = Rank(
+      "--model llama-175b --cluster 4x3090 --seq 1024 --global-batch 8 --rules kuaishou --json -");
+  EXPECT_EQ(run.code, ExitCode::kNo);
+  EXPECT_THAT(run.out, HasSubstr("gpu-memory-budget"));
+}
+
+TEST(RankCommandTest, ErrorsNameTheOption) {
+  const auto error = [](const std::string& more) { return Rank(kProblem + more).err; };
+  EXPECT_THAT(error("--gpus 8..4"), HasSubstr("--gpus: '8..4' is no range"));
+  EXPECT_THAT(error("--gpus 1000000"), HasSubstr("--gpus: more than the"));
+  EXPECT_THAT(error("--gpus 8 --nodes 1"), HasSubstr("give one"));
+  EXPECT_THAT(error("--tp 0,2"), HasSubstr("--tp: 0 is less than 1"));
+  EXPECT_THAT(error("--recompute none,ful"), HasSubstr("--recompute: 'ful' is none of"));
+  EXPECT_THAT(error("--shard 4/3"), HasSubstr("--shard: '4/3'"));
+  EXPECT_THAT(error("--plot x.svg --gpus 8"), HasSubstr("--plot draws scaling"));
+  EXPECT_THAT(error("--zero 4"), HasSubstr("--zero: 4 is more than 3"));
+  EXPECT_THAT(error("--space chunk"), HasSubstr("--space"));
+  EXPECT_THAT(Rank("--model tiny-llama --cluster h800").err,
+              HasSubstr("--global-batch is missing"));
+}
+
+TEST(RankOptionsTest, Lists) {
+  EXPECT_THAT(ParseIntegers("8").value(), ElementsAre(8));
+  EXPECT_THAT(ParseIntegers("8,2,8").value(), ElementsAre(2, 8));
+  EXPECT_THAT(ParseIntegers("2..4,7").value(), ElementsAre(2, 3, 4, 7));
+  EXPECT_THAT(ParseIntegers("8..33:8").value(), ElementsAre(8, 16, 24, 32));
+  for (const char* bad : {"", "x", "1..", "..2", "3..1", "1..5:0", "1,,2", "1..9999999999"}) {
+    EXPECT_FALSE(ParseIntegers(bad).ok()) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace twinstep
