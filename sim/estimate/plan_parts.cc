@@ -6,8 +6,8 @@
 #include "sim/engine/cost_table.h"
 #include "sim/engine/topology.h"
 #include "sim/estimate/kuaishou_memory.h"
+#include "sim/estimate/kuaishou_primitives.h"
 #include "sim/estimate/layer_activations.h"
-#include "sim/estimate/model_size.h"
 #include "sim/graph/memory_timeline.h"
 #include "sim/lower/lower.h"
 #include "sim/plan/node_layout.h"
@@ -208,8 +208,6 @@ void AddWrapping(const Placement& placement, std::vector<RankParts>* ranks) {
   }
 }
 
-double Seconds(Picoseconds time) { return static_cast<double>(time) / kPicosecondsPerSecond; }
-
 // What a GPU's copies get while all of its node's copy in both directions.
 double SharedCopyRate(const Cluster& cluster, double own_bytes_per_s) {
   const Node& node = cluster.node();
@@ -224,6 +222,17 @@ double SharedCopyRate(const Cluster& cluster, double own_bytes_per_s) {
     limit(own_bytes_per_s, static_cast<double>(layout.gpus_per_uplink()));
   }
   return rate;
+}
+
+// The rest of the primitives; the pipeline of two layers a rank offloads nothing.
+void AddCopies(const Cluster& cluster, const GraphCosts& costs, KuaishouPrimitives* x) {
+  x->d2h_bytes_per_s = SharedCopyRate(cluster, cluster.node().pcie().d2h_bytes_per_s());
+  x->h2d_bytes_per_s = SharedCopyRate(cluster, cluster.node().pcie().h2d_bytes_per_s());
+  // A copy slows computation down for as long as it lasts; eq 16 counts a block's two copies.
+  const double factor = costs.interference.compute_beside_copy();
+  if (x->d2h_bytes_per_s > 0) {
+    x->offload_slowdown_s_per_byte = (1 - 1 / factor) / (2 * x->d2h_bytes_per_s);
+  }
 }
 
 }  // namespace
@@ -251,8 +260,9 @@ Result<PlanParts> MeasureParts(const Model& model, const Cluster& cluster, const
 
   const Placement placement(small, cluster.node().gpus());
   PlanParts parts{.ranks = {},
-                  .interference = costs.value().interference,
+                  .primitives = MeasurePrimitives(graph, costs.value(), few, small),
                   .other_bytes = OtherBytes(few, small, graph, placement)};
+  AddCopies(cluster, costs.value(), &parts.primitives);
   for (std::int64_t r = 0; r < plan.p; ++r) {
     const auto rank = static_cast<std::size_t>(placement.RankOf({.pp = r}));
     RankPaths paths(graph, costs.value(), table.value(), topology.value(), graph.rank_class[rank]);
@@ -265,42 +275,6 @@ Result<PlanParts> MeasureParts(const Model& model, const Cluster& cluster, const
   }
   AddWrapping(placement, &parts.ranks);
   return parts;
-}
-
-KuaishouPrimitives PrimitivesOf(const Model& model, const Cluster& cluster,
-                                const ResolvedPlan& plan, const PlanParts& parts) {
-  const RankParts& first = parts.ranks.front();
-  const RankParts& last = parts.ranks.back();
-  const RankParts& middle = parts.ranks[parts.ranks.size() / 2];
-  KuaishouPrimitives x;
-  x.layer_forward_s = Seconds(middle.next_forward_ps);
-  x.layer_recompute_s = Seconds(middle.recompute_ps);
-  x.layer_backward_s = Seconds(middle.next_backward_ps - middle.recompute_ps);
-  x.embedding_forward_s = Seconds(first.embedding_forward_ps);
-  x.embedding_backward_s = Seconds(first.embedding_backward_ps);
-  x.head_forward_s = Seconds(last.head_forward_ps);
-  x.head_backward_s = Seconds(last.head_backward_ps);
-  x.p2p_s = Seconds(std::max(first.send_forward_ps, middle.send_forward_ps));
-  x.d2h_bytes_per_s = SharedCopyRate(cluster, cluster.node().pcie().d2h_bytes_per_s());
-  x.h2d_bytes_per_s = SharedCopyRate(cluster, cluster.node().pcie().h2d_bytes_per_s());
-  // One rate for what is reduced and gathered of the first rank's states.
-  const double states_s =
-      Seconds(plan.v * plan.l * (first.layer_gather_ps + first.layer_reduce_ps) +
-              first.other_gather_ps + first.other_reduce_ps);
-  const double bytes =
-      static_cast<double>(GradientBytes(model.recipe()) + WeightBytes(model.recipe())) *
-      DeviceParameters(model, plan, 0);
-  // Without sharding nothing moves; any rate does.
-  x.optimizer_bytes_per_s = states_s > 0 ? bytes / states_s : bytes;
-  if (cluster.gpu_adam_params_per_s() > 0) x.adam_params_per_s = cluster.gpu_adam_params_per_s();
-  // The paper's betas are those of one machine; interference factors say the same of any: a second
-  // of copying beside compute costs (factor - 1) seconds of it.
-  if (x.d2h_bytes_per_s > 0) {
-    x.offload_slowdown_s_per_byte =
-        (parts.interference.compute_beside_copy() - 1) / cluster.node().pcie().d2h_bytes_per_s();
-  }
-  x.p2p_slowdown = parts.interference.compute_beside_collective() - 1;
-  return x;
 }
 
 }  // namespace twinstep

@@ -4,8 +4,7 @@
 // costs in the plan's own graph.
 //
 //   const PlanParts parts = MeasureParts(model, cluster, profile, plan).value();
-//   const KuaishouTime time =
-//       EstimateTime(model, plan, PrimitivesOf(model, cluster, plan, parts)).value();
+//   const KuaishouTime time = EstimateTime(model, plan, parts.primitives).value();
 //
 // Passes are *chains*: the longest path of edges and lane order from one point of a rank's compute
 // lane to another. No replay can be faster, because tasks only ever start later (waiting) and take
@@ -54,7 +53,9 @@ struct RankParts {
 
 struct PlanParts {
   std::vector<RankParts> ranks;  // By pipeline rank.
-  Interference interference;     // The profile's factors, or the cluster's.
+  // What the closed form asks for (kuaishou_primitives.h); copies at what a GPU gets while all of
+  // its node copy both ways.
+  KuaishouPrimitives primitives;
   // GPU memory beside equation 7's classes (temporaries, messages, logits, norms, padding), most of
   // any rank, in issue order; 0 for recompute policies that equation 7 does not know.
   std::int64_t other_bytes = 0;
@@ -63,10 +64,5 @@ struct PlanParts {
 // The same for every v, l, m, B and offload ratio. Error as Lower and ComputeCosts.
 Result<PlanParts> MeasureParts(const Model& model, const Cluster& cluster, const Profile* profile,
                                const ResolvedPlan& plan);
-
-// What the closed form asks for: parts of a middle rank, embedding of the first, head of the last;
-// copies while both directions and all GPUs of a node copy; constants of the paper.
-KuaishouPrimitives PrimitivesOf(const Model& model, const Cluster& cluster,
-                                const ResolvedPlan& plan, const PlanParts& parts);
 
 }  // namespace twinstep

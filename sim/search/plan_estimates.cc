@@ -121,8 +121,8 @@ PlanEstimate PlanEstimator::EstimateOne(const Family& family, ResolvedPlan* plan
       return estimate;
     }
   }
-  const KuaishouPrimitives primitives = PrimitivesOf(input_.model, input_.cluster, *plan, parts);
-  const Result<KuaishouTime> time = EstimateTime(input_.model, *plan, primitives, layer_bytes);
+  const Result<KuaishouTime> time =
+      EstimateTime(input_.model, *plan, parts.primitives, layer_bytes);
   if (time.ok()) {
     estimate.closed_form = time.value();
   } else {
