@@ -31,7 +31,7 @@ struct Verb {
   ExitCode (*run)(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err);
 };
 
-constexpr std::array<Verb, 6> kVerbs = {{
+constexpr std::array<Verb, 8> kVerbs = {{
     {"simulate", "time and memory of one training iteration", RunSimulateCommand},
     {"rank", "the best plan, and why not another", RunRankCommand},
     {"merge", "joins the parts of a search that several machines have made", RunMergeCommand},

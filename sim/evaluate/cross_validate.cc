@@ -3,8 +3,8 @@
 #include <cmath>
 #include <functional>
 
-#include "sim/evaluate/parallel.h"
 #include "sim/format.h"
+#include "sim/parallel.h"
 #include "sim/report/text_table.h"
 #include "sim/str_cat.h"
 

@@ -5,8 +5,8 @@
 #include <limits>
 #include <map>
 
-#include "sim/evaluate/parallel.h"
 #include "sim/format.h"
+#include "sim/parallel.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {

@@ -7,7 +7,7 @@
 #include "sim/estimate/layer_activations.h"
 #include "sim/estimate/pipeline_bound.h"
 #include "sim/format.h"
-#include "sim/search/parallel.h"
+#include "sim/parallel.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -72,16 +72,19 @@ Result<std::vector<PlanEstimate>> PlanEstimator::Estimate(std::vector<ResolvedPl
     }
     family_of.push_back(&at->second);
   }
-  ForEach(threads_, added.size(), [&](std::size_t i) {
+  const auto measure = [&](std::size_t i) -> Status {
     Family& family = *added[i];
     const Profile* profile = input_.profile ? &*input_.profile : nullptr;
-    family.parts = MeasureParts(input_.model, input_.cluster, profile, family.example);
-    family.layer_bytes = LayerActivationBytes(input_.model, family.example);
-  });
-  for (const Family* family : added) {
-    if (!family->parts->ok()) return family->parts->error();
-    if (!family->layer_bytes->ok()) return family->layer_bytes->error();
-  }
+    Result<PlanParts> parts = MeasureParts(input_.model, input_.cluster, profile, family.example);
+    if (!parts.ok()) return parts.error();
+    const Result<double> layer_bytes = LayerActivationBytes(input_.model, family.example);
+    if (!layer_bytes.ok()) return layer_bytes.error();
+    family.parts = std::move(parts).value();
+    family.layer_bytes = layer_bytes.value();
+    return Unit{};
+  };
+  const Status measured = ForEachInParallel(added.size(), threads_, measure);
+  if (!measured.ok()) return measured.error();
   std::vector<PlanEstimate> estimates(plans->size());
   for (std::size_t i = 0; i < plans->size(); ++i) {
     estimates[i] = EstimateOne(*family_of[i], &(*plans)[i]);
@@ -92,14 +95,14 @@ Result<std::vector<PlanEstimate>> PlanEstimator::Estimate(std::vector<ResolvedPl
 double PlanEstimator::BudgetBytes(const Family& family) const {
   if (input_.gpu_memory_budget_bytes) return static_cast<double>(*input_.gpu_memory_budget_bytes);
   const auto capacity = static_cast<double>(input_.gpu_memory_capacity_bytes);
-  const auto other = static_cast<double>(family.parts->value().other_bytes);
+  const auto other = static_cast<double>(family.parts.other_bytes);
   return capacity * (1 - kPlacementReserve) - other;
 }
 
 PlanEstimate PlanEstimator::EstimateOne(const Family& family, ResolvedPlan* plan) const {
   PlanEstimate estimate;
-  const PlanParts& parts = family.parts->value();
-  const double layer_bytes = family.layer_bytes->value();
+  const PlanParts& parts = family.parts;
+  const double layer_bytes = family.layer_bytes;
   estimate.bound_ps = PipelineBound(input_.model, *plan, parts);
   if (input_.solve_offload || input_.gpu_memory_budget_bytes) {
     const double budget = BudgetBytes(family);

@@ -45,8 +45,8 @@ class PlanEstimator {
   // What plans that share their parts have in common.
   struct Family {
     ResolvedPlan example;
-    std::optional<Result<PlanParts>> parts;
-    std::optional<Result<double>> layer_bytes;
+    PlanParts parts;
+    double layer_bytes = 0;
   };
 
   PlanEstimate EstimateOne(const Family& family, ResolvedPlan* plan) const;

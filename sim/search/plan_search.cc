@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "sim/format.h"
-#include "sim/search/parallel.h"
+#include "sim/parallel.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -86,12 +86,17 @@ class Search {
   }
 
   Status Replay(const std::vector<std::size_t>& batch) {
-    std::vector<std::optional<Result<PlanTime>>> times(batch.size());
-    ForEach(options_.threads, batch.size(),
-            [&](std::size_t i) { times[i] = TimePlan(input_, result_.plans[batch[i]].plan); });
+    std::vector<PlanTime> times(batch.size());
+    const auto replay = [&](std::size_t i) -> Status {
+      Result<PlanTime> time = TimePlan(input_, result_.plans[batch[i]].plan);
+      if (!time.ok()) return time.error();
+      times[i] = std::move(time).value();
+      return Unit{};
+    };
+    const Status replayed = ForEachInParallel(batch.size(), options_.threads, replay);
+    if (!replayed.ok()) return replayed;
     for (std::size_t i = 0; i < batch.size(); ++i) {
-      if (!times[i]->ok()) return times[i]->error();
-      const PlanTime& time = times[i]->value();
+      const PlanTime& time = times[i];
       RankedPlan& plan = result_.plans[batch[i]];
       ++result_.replays;
       if (time.infeasible) {
@@ -124,14 +129,16 @@ class Search {
         }
       }
       if (unknown.empty()) return Unit{};
-      std::vector<std::optional<Result<PlanMemory>>> memory(unknown.size());
-      ForEach(options_.threads, unknown.size(), [&](std::size_t i) {
-        memory[i] = PlacePlan(input_, result_.plans[unknown[i]].plan);
-      });
+      const auto place = [&](std::size_t i) -> Status {
+        Result<PlanMemory> memory = PlacePlan(input_, result_.plans[unknown[i]].plan);
+        if (!memory.ok()) return memory.error();
+        result_.plans[unknown[i]].memory = std::move(memory).value();
+        return Unit{};
+      };
+      const Status placed = ForEachInParallel(unknown.size(), options_.threads, place);
+      if (!placed.ok()) return placed;
       for (std::size_t i = 0; i < unknown.size(); ++i) {
-        if (!memory[i]->ok()) return memory[i]->error();
         RankedPlan& plan = result_.plans[unknown[i]];
-        plan.memory = memory[i]->value();
         plan.fate = Fate::kReplayed;
         if (plan.memory->infeasible) Reject(*plan.memory->infeasible, &plan);
       }

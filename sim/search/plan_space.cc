@@ -22,12 +22,22 @@ std::vector<Value> Or(const std::vector<Value>& axis, std::vector<Value> otherwi
   return axis.empty() ? std::move(otherwise) : axis;
 }
 
+bool HasChunks(const Plan& plan) {
+  return plan.has_persistent_chunks() || plan.chunk_buffers() > 0 || plan.chunk_bytes() > 0 ||
+         plan.swapped_blocks() > 0 || plan.checkpointed_blocks() > 0 || plan.blocks_size() > 0;
+}
+
 class Enumeration {
  public:
   Enumeration(const SimulateInput& input, const PlanAxes& axes, std::int64_t gpus)
       : input_(input), axes_(axes), gpus_(gpus), plan_(input.plan) {}
 
   Result<PlanSpace> Run() {
+    if (HasChunks(plan_)) {
+      return Error{.message =
+                       "the plan has chunks or choices of blocks, which are no part of the "
+                       "pipeline space"};
+    }
     const std::vector<std::int64_t> sizes = Divisors(gpus_);
     for (const std::int64_t t : Or(axes_.tensor, sizes)) {
       for (const std::int64_t c : Or(axes_.context, sizes)) {

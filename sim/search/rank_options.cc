@@ -6,8 +6,8 @@
 
 #include "sim/options/plan_options.h"
 #include "sim/options/read_option.h"
+#include "sim/parallel.h"
 #include "sim/plan/plan_names.h"
-#include "sim/search/parallel.h"
 #include "sim/simulate/options.h"
 #include "sim/str_cat.h"
 #include "sim/textproto/quantity.h"

@@ -8,7 +8,7 @@
 #include "sim/engine/engine.h"
 #include "sim/estimate/mfu.h"
 #include "sim/lower/lower.h"
-#include "sim/search/parallel.h"
+#include "sim/parallel.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -131,13 +131,14 @@ Result<RankPoint> MakePoint(const SimulateInput& input, std::int64_t gpus, const
   for (const std::size_t i : result.ranking) {
     point.ranking.push_back(MakeRow(input, result.plans[i]));
   }
-  std::vector<std::optional<Result<BreakdownSeconds>>> breakdowns(point.ranking.size());
-  ForEach(threads, breakdowns.size(),
-          [&](std::size_t i) { breakdowns[i] = BreakDownPlan(input, point.ranking[i].plan); });
-  for (std::size_t i = 0; i < breakdowns.size(); ++i) {
-    if (!breakdowns[i]->ok()) return breakdowns[i]->error();
-    point.ranking[i].breakdown = breakdowns[i]->value();
-  }
+  const auto break_down = [&](std::size_t i) -> Status {
+    Result<BreakdownSeconds> breakdown = BreakDownPlan(input, point.ranking[i].plan);
+    if (!breakdown.ok()) return breakdown.error();
+    point.ranking[i].breakdown = breakdown.value();
+    return Unit{};
+  };
+  const Status done = ForEachInParallel(point.ranking.size(), threads, break_down);
+  if (!done.ok()) return done.error();
   return point;
 }
 

@@ -1,7 +1,9 @@
-#include "sim/evaluate/parallel.h"
+#include "sim/parallel.h"
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -11,18 +13,29 @@ Status ForEachInParallel(std::size_t count, int jobs,
                          const std::function<Status(std::size_t)>& work) {
   std::vector<Status> results(count, Status(Unit{}));
   std::atomic<std::size_t> next = 0;
+  std::exception_ptr thrown;
+  std::mutex mutex;
   const auto run = [&] {
-    for (std::size_t i = next++; i < count; i = next++) results[i] = work(i);
+    try {
+      for (std::size_t i = next++; i < count; i = next++) results[i] = work(i);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!thrown) thrown = std::current_exception();
+      next = count;
+    }
   };
   std::vector<std::thread> threads;
   const std::size_t workers = std::min(count, static_cast<std::size_t>(std::max(1, jobs)));
   for (std::size_t i = 1; i < workers; ++i) threads.emplace_back(run);
   run();
   for (std::thread& thread : threads) thread.join();
+  if (thrown) std::rethrow_exception(thrown);
   for (const Status& result : results) {
     if (!result.ok()) return result;
   }
   return Unit{};
 }
+
+int HardwareThreads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 }  // namespace twinstep

@@ -1,4 +1,5 @@
-// Independent pieces of work on several threads.
+// Independent pieces of work on several threads. What each computes must not depend on the others;
+// then the result is the same for any number of threads.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +10,12 @@
 namespace twinstep {
 
 // Calls work(0) ... work(count - 1) on up to `jobs` threads; returns the error of the lowest index
-// that failed. What `work` writes must be its index's own.
+// that failed. What `work` writes must be its index's own. What it throws (memory above all) is
+// thrown here.
 Status ForEachInParallel(std::size_t count, int jobs,
                          const std::function<Status(std::size_t)>& work);
+
+// Of this machine, at least 1.
+int HardwareThreads();
 
 }  // namespace twinstep
