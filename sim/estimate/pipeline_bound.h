@@ -19,7 +19,8 @@
 
 namespace twinstep {
 
-// Of a plan without chunks and without choices for single blocks; `parts` of the same model, cluster and plan.
+// Of a plan without chunks and without choices for single blocks; `parts` of the same model,
+// cluster and plan.
 Picoseconds PipelineBound(const Model& model, const ResolvedPlan& plan, const PlanParts& parts);
 
 }  // namespace twinstep
