@@ -15,6 +15,7 @@
 #include "exec/train/train_command.h"
 #include "sim/evaluate/evaluate_command.h"
 #include "sim/result.h"
+#include "sim/search/pareto_command.h"
 #include "sim/search/rank_command.h"
 #include "sim/simulate/list_command.h"
 #include "sim/simulate/simulate_command.h"
@@ -31,10 +32,11 @@ struct Verb {
   ExitCode (*run)(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err);
 };
 
-constexpr std::array<Verb, 8> kVerbs = {{
+constexpr std::array<Verb, 9> kVerbs = {{
     {"simulate", "time and memory of one training iteration", RunSimulateCommand},
     {"rank", "the best plan, and why not another", RunRankCommand},
     {"merge", "joins the parts of a search that several machines have made", RunMergeCommand},
+    {"pareto", "which activations of a layer are worth keeping", RunParetoCommand},
     {"train", "trains a model by the same graph, on this machine", RunTrainCommand},
     {"profile", "measures what a plan's tasks cost on this machine", RunProfileCommand},
     {"validate", "the same graph simulated and run, compared task by task", RunValidateCommand},
