@@ -22,13 +22,15 @@
 //   at 1 / collective_beside_compute of their fair rate while COMPUTE runs. They keep their share
 //   of the link.
 //
-// Worker threads (GraphCosts::workers), if there are any, do the work of all lanes. A job, which is
-// a task or all tasks of a rendezvous, starts when it is ready as above and has a thread. A thread
-// that ends a job goes on with the next task of the same lane (of a rendezvous: the lane that was
-// ready last, the lowest task of several) if that is ready at this moment; else it takes the job
-// that has waited longest (of those ready at one moment the one of the lowest task); else it
-// sleeps. The job starts dispatch_ps later, wake_ps if the thread slept when time came to this
-// moment. While k of n threads have jobs, a task runs at speed
+// Worker threads (GraphCosts::workers), if there are any, serve the lanes of all ranks as the CPU
+// backend's do (exec/cpu/lane_scheduler.h; sim/engine/lane_threads.h has the rules). A job is a task
+// or all tasks of a rendezvous. A thread takes the first lane of a queue and serves it job after job
+// until it must wait: for a predecessor in another lane, or at a rendezvous where it is not the last
+// to come (who comes last does the work of all). What a lane waits for puts it at the queue's end.
+// A thread that finds no lane sleeps; each lane that enters the queue wakes one. At one moment
+// threads that end jobs come first, in the order of their jobs' lowest tasks.
+// A job starts dispatch_ps after the one before it ended on its thread, and wake_ps after its thread
+// was woken. While k of n threads have jobs, a task runs at speed
 // 1 / (1 + (busy_slowdown - 1) (k - 1) / (n - 1)), fixed time and flows alike.
 //
 // Time is an integer (picoseconds). What happens at one moment happens at once, so no order of

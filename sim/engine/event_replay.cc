@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "sim/engine/deadlock.h"
 #include "sim/engine/event_queue.h"
+#include "sim/engine/lane_threads.h"
 #include "sim/engine/max_min.h"
-#include "sim/engine/worker_queue.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -62,7 +63,6 @@ struct Slot {
 struct Meeting {
   std::uint32_t missing = 0;  // Members not ready.
   std::uint32_t open = 0;     // Members that still work.
-  TaskId led_by = kNone;      // With worker threads: the member whose lane the thread serves.
 };
 
 struct RankActivity {
@@ -84,10 +84,10 @@ class EventReplay {
         topology_(topology),
         pending_(std::move(pending)),
         max_min_(table),
-        workers_(table.workers),
         slot_count_(static_cast<std::uint32_t>(graph.ranks.size()) * kLaneCount),
+        flow_base_(slot_count_ + table.workers.threads),
         slots_(slot_count_),
-        activities_(slot_count_),
+        activities_(flow_base_),
         ranks_(graph.ranks.size()),
         meetings_(graph.rendezvous.size()) {
     for (std::uint32_t slot = 0; slot < slot_count_; ++slot) activities_[slot].slot = slot;
@@ -101,6 +101,10 @@ class EventReplay {
     depends_on_[1] = table.copy_speed != kFullSpeed ? kComputeRuns : 0u;
     depends_on_[2] = table.collective_speed != kFullSpeed ? kComputeRuns : 0u;
     watched_ = depends_on_[0] | depends_on_[1] | depends_on_[2];
+    if constexpr (kHasWorkers) {
+      threads_.emplace(graph, topology, table.workers.threads);
+      thread_of_slot_.resize(slot_count_);
+    }
     replay_.start_ps.resize(graph.tasks.size());
     replay_.end_ps.resize(graph.tasks.size(), kNotDone);
     replay_.ready_ps.resize(graph.tasks.size());
@@ -114,7 +118,6 @@ class EventReplay {
     FinishMoment();
     while (!queue_.empty() && !overflow_) {
       now_ = queue_.next_time();
-      if constexpr (kHasWorkers) workers_.BeginMoment();
       do {
         const std::uint32_t activity = queue_.next_activity();
         queue_.Pop();
@@ -130,7 +133,8 @@ class EventReplay {
       for (TaskId id = 0; id < graph_.TaskCount(); ++id) done[id] = replay_.end_ps[id] != kNotDone;
       return DeadlockError(graph_, topology_, pending_, done);
     }
-    replay_.makespan_ps = now_;
+    // A thread may wake after the last task, and find nothing.
+    replay_.makespan_ps = last_end_;
     return std::move(replay_);
   }
 
@@ -142,48 +146,26 @@ class EventReplay {
   void MakeReady(TaskId id) {
     replay_.ready_ps[id] = now_;
     const RendezvousId rendezvous = graph_.tasks[id].rendezvous;
-    if (rendezvous == kNone) {
-      if constexpr (kHasWorkers) {
-        workers_.AddReady(id);
-      } else {
-        Start(id);
-      }
-      return;
-    }
+    if constexpr (kHasWorkers) return;  // Threads find it.
+    if (rendezvous == kNone) return Start(id);
     Meeting& meeting = meetings_[rendezvous];
     if (--meeting.missing > 0) return;
     const auto members = topology_.Members(rendezvous);
     meeting.open = static_cast<std::uint32_t>(members.size());
-    if constexpr (kHasWorkers) {
-      workers_.AddReady(members.front());
-      return;
-    }
     for (const TaskId member : members) Start(member);
   }
 
-  // The job that a task belongs to: its lowest task.
-  TaskId JobOf(TaskId id) const {
-    const RendezvousId rendezvous = graph_.tasks[id].rendezvous;
-    return rendezvous == kNone ? id : topology_.Members(rendezvous).front();
-  }
-
-  void StartJob(const WorkerQueue::Grant& grant) {
-    const RendezvousId rendezvous = graph_.tasks[grant.job].rendezvous;
-    if (rendezvous == kNone) return StartOnThread(grant.job, grant.delay_ps);
-    TaskId& led_by = meetings_[rendezvous].led_by;
-    led_by = kNone;
-    if (grant.continues != kNone) led_by = topology_.next_in_lane[grant.continues];
-    for (const TaskId member : topology_.Members(rendezvous)) {
-      if (grant.continues == kNone &&
-          (led_by == kNone || replay_.ready_ps[member] > replay_.ready_ps[led_by])) {
-        led_by = member;
-      }
-      StartOnThread(member, grant.delay_ps);
-    }
+  void StartJob(const LaneThreads::Start& start) {
+    const Picoseconds delay_ps = start.has_slept ? 0 : table_.workers.dispatch_ps;
+    const RendezvousId rendezvous = graph_.tasks[start.job].rendezvous;
+    if (rendezvous == kNone) return StartOnThread(start.job, start.thread, delay_ps);
+    const auto members = topology_.Members(rendezvous);
+    meetings_[rendezvous].open = static_cast<std::uint32_t>(members.size());
+    for (const TaskId member : members) StartOnThread(member, start.thread, delay_ps);
   }
 
   // On a worker thread the fixed time of any task is work that can be slowed.
-  void StartOnThread(TaskId id, Picoseconds delay_ps) {
+  void StartOnThread(TaskId id, std::uint32_t thread, Picoseconds delay_ps) {
     const std::uint32_t index = SlotOf(id);
     const PreparedCost& cost = CostOf(id);
     replay_.start_ps[id] = now_ + delay_ps;
@@ -192,6 +174,7 @@ class EventReplay {
     slot.cost = costs_.cost_of_task[id];
     slot.flows_started = false;
     slot.open = 1;
+    thread_of_slot_[index] = thread;
     working_.push_back(index);
     if (delay_ps == 0 && cost.fixed_ps == 0) return StartFlows(index);
     Activity& activity = activities_[index];
@@ -288,7 +271,7 @@ class EventReplay {
     for (std::uint32_t i = 0; i < cost.shared_count; ++i) {
       const std::uint32_t flow = NewFlow();
       const std::uint32_t plan = cost.shared_begin + i;
-      Activity& activity = activities_[slot_count_ + flow];
+      Activity& activity = activities_[flow_base_ + flow];
       activity.work = table_.flows[plan].work;
       activity.last = now_;
       activity.slot = index;
@@ -312,10 +295,13 @@ class EventReplay {
   }
 
   void EndActivity(std::uint32_t index) {
+    if (kHasWorkers && index >= slot_count_ && index < flow_base_) {
+      return threads_->Wake(index - slot_count_);
+    }
     const std::uint32_t slot_index = activities_[index].slot;
     Slot& slot = slots_[slot_index];
-    if (index >= slot_count_) {
-      const std::uint32_t flow = index - slot_count_;
+    if (index >= flow_base_) {
+      const std::uint32_t flow = index - flow_base_;
       max_min_.Remove(flow);
       std::uint32_t* link = &slot.first_flow;
       while (*link != flow) link = &next_flow_[*link];
@@ -333,34 +319,40 @@ class EventReplay {
     const RendezvousId rendezvous = graph_.tasks[id].rendezvous;
     if (rendezvous == kNone) {
       finished_.push_back(id);
-      if constexpr (kHasWorkers) FreeThread(id);
+      if constexpr (kHasWorkers) threads_->EndJob(thread_of_slot_[SlotOf(id)]);
     } else if (--meetings_[rendezvous].open == 0) {
       for (const TaskId member : topology_.Members(rendezvous)) finished_.push_back(member);
-      if constexpr (kHasWorkers) FreeThread(meetings_[rendezvous].led_by);
+      if constexpr (kHasWorkers) threads_->EndJob(thread_of_slot_[SlotOf(id)]);
     }
   }
 
-  void FreeThread(TaskId id) {
-    const TaskId next = topology_.next_in_lane[id];
-    workers_.EndJob(id, next == kNone ? kNone : JobOf(next));
-  }
-
-  // What ends makes others ready, which threads take; those may end at once.
+  // What ends lets threads go on to other jobs; those may end at once.
   void FinishMoment() {
     FinishTasks();
-    while (kHasWorkers) {
-      const std::span<const WorkerQueue::Grant> grants = workers_.Assign();
-      if (grants.empty()) break;
-      for (const WorkerQueue::Grant& grant : grants) StartJob(grant);
-      FinishTasks();
-    }
+    while (kHasWorkers && AssignThreads()) FinishTasks();
     Settle();
+  }
+
+  bool AssignThreads() {
+    const std::span<const LaneThreads::Start> starts = threads_->Settle();
+    bool changed = !starts.empty();
+    for (const LaneThreads::Start& start : starts) StartJob(start);
+    for (const std::uint32_t thread : threads_->TakeNotified()) {
+      if (table_.workers.wake_ps == 0) {
+        threads_->Wake(thread);
+        changed = true;
+      } else {
+        queue_.Set(slot_count_ + thread, now_ + table_.workers.wake_ps);
+      }
+    }
+    return changed;
   }
 
   void FinishTasks() {
     for (std::size_t i = 0; i < finished_.size(); ++i) {
       const TaskId id = finished_[i];
       replay_.end_ps[id] = now_;
+      last_end_ = now_;
       ++done_;
       if constexpr (kHasWorkers)
         working_.erase(std::find(working_.begin(), working_.end(), SlotOf(id)));
@@ -391,10 +383,10 @@ class EventReplay {
   void Settle() {
     for (const std::uint32_t flow : max_min_.Settle()) {
       // Progress up to now was at the old rate.
-      Activity& activity = activities_[slot_count_ + flow];
+      Activity& activity = activities_[flow_base_ + flow];
       Progress(activity);
       activity.base = max_min_.rate(flow);
-      fresh_.push_back(slot_count_ + flow);
+      fresh_.push_back(flow_base_ + flow);
     }
     for (const RankId rank : dirty_ranks_) {
       RankActivity& activity = ranks_[rank];
@@ -408,8 +400,8 @@ class EventReplay {
       if (change != 0) RescheduleRank(rank, change);
     }
     dirty_ranks_.clear();
-    if (kHasWorkers && table_.busy_threads_slow && workers_.busy_threads() != busy_threads_) {
-      busy_threads_ = workers_.busy_threads();
+    if (kHasWorkers && table_.busy_threads_slow && threads_->busy_threads() != busy_threads_) {
+      busy_threads_ = threads_->busy_threads();
       for (const std::uint32_t index : working_) RescheduleSlot(index);
     }
     for (const std::uint32_t index : fresh_) Reschedule(index);
@@ -432,7 +424,7 @@ class EventReplay {
   void RescheduleSlot(std::uint32_t index) {
     if (queue_.Contains(index)) Reschedule(index);
     for (std::uint32_t flow = slots_[index].first_flow; flow != kNone; flow = next_flow_[flow]) {
-      if (queue_.Contains(slot_count_ + flow)) Reschedule(slot_count_ + flow);
+      if (queue_.Contains(flow_base_ + flow)) Reschedule(flow_base_ + flow);
     }
   }
 
@@ -482,17 +474,18 @@ class EventReplay {
   const Topology& topology_;
   std::vector<std::uint32_t> pending_;
   MaxMin max_min_;
-  WorkerQueue workers_;
+  std::optional<LaneThreads> threads_;  // Worker threads, if there are any.
   std::uint32_t busy_threads_ = 0;      // As the rates have it.
   std::vector<std::uint32_t> working_;  // Slots of tasks that threads run.
+  std::vector<std::uint32_t> thread_of_slot_;
   EventQueue queue_;
   Replay replay_;
-  Picoseconds now_ = 0;
+  Picoseconds now_ = 0, last_end_ = 0;
   std::uint32_t done_ = 0;
   bool overflow_ = false;
 
-  // Activities: one a slot, then one a shared flow.
-  std::uint32_t slot_count_;
+  // Activities: one a slot, one a thread that wakes, then one a shared flow.
+  std::uint32_t slot_count_, flow_base_;
   std::vector<Slot> slots_;
   std::vector<Activity> activities_;
   std::vector<std::uint32_t> next_flow_, free_flows_;

@@ -6,12 +6,13 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <set>
+#include <optional>
 #include <simgrid/s4u.hpp>
 #include <span>
 #include <string>
 #include <utility>
 
+#include "sim/engine/lane_threads.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -33,10 +34,10 @@ bool IsCommunication(TaskKind kind) {
 
 // What one activity of SimGrid stands for.
 struct Job {
-  enum class Work { kFixedTime, kFlow, kDispatch, kAssignment };
+  enum class Work { kFixedTime, kFlow, kDispatch, kWake, kAssignment };
   Work work = Work::kFixedTime;
   TaskId task = kNone;
-  std::uint32_t flow = kNone;  // Of kFlow.
+  std::uint32_t flow = kNone;  // Of kFlow; of kWake the thread.
   double slow_down = 1;        // Of a flow: what its payload was multiplied with.
   s4u::ActivityPtr activity;
 };
@@ -52,21 +53,6 @@ struct Computation {
   std::uint32_t segment = 0, segment_end = 0;
 };
 
-// Worker threads: which wait, which jobs wait, and what happened since they were last assigned.
-struct Threads {
-  std::size_t awake = 0, asleep = 0;
-  std::deque<TaskId> queue;            // Jobs, each named by its lowest task.
-  std::set<TaskId> ready;              // Jobs that got ready,
-  std::map<TaskId, TaskId> continues;  // and of ended ones: the next job of the lane, by task.
-  std::vector<TaskId> led_by;          // By rendezvous: the member whose lane the thread serves.
-  bool assignment_is_due = false;
-  Picoseconds moment = 0;          // Of the last assignment.
-  std::size_t busy = 0;            // As the speeds have it.
-  std::vector<s4u::Host*> clocks;  // One for each dispatch at a time, and one more.
-  std::vector<std::size_t> free_clocks;
-  std::map<TaskId, std::size_t> clock_of_job;
-};
-
 class SimgridReplay {
  public:
   SimgridReplay(const TaskGraph& graph, const GraphCosts& costs, const Topology& topology,
@@ -80,7 +66,7 @@ class SimgridReplay {
         hosts_(graph.ranks.size() * kLaneCount, nullptr),
         open_(graph.tasks.size(), 0),
         missing_(graph.rendezvous.size()),
-        unfinished_(graph.rendezvous.size()) {
+        finished_members_(graph.rendezvous.size(), 0) {
     record_.start_ps.assign(graph.tasks.size(), kNotReplayed);
     record_.end_ps.assign(graph.tasks.size(), kNotReplayed);
     record_.ready_ps.assign(graph.tasks.size(), kNotReplayed);
@@ -89,8 +75,10 @@ class SimgridReplay {
       missing_[id] = graph.rendezvous[id].participants;
     }
     for (Rank& rank : ranks_) rank.running.fill(kNone);
-    threads_.asleep = costs.workers.threads;
-    threads_.led_by.assign(graph.rendezvous.size(), kNone);
+    if (HasWorkers()) {
+      threads_.emplace(graph, topology, costs.workers.threads);
+      thread_of_task_.assign(graph.tasks.size(), 0);
+    }
     StartEngine();
     CollectSpeeds();
     MakePlatform(link_scales);
@@ -111,6 +99,7 @@ class SimgridReplay {
     }
     for (const TaskId id : initial) MakeReady(id);
     FinishTasks();
+    if (HasWorkers()) AssignThreads();
     engine_->run();
     return std::move(record_);
   }
@@ -176,8 +165,7 @@ class SimgridReplay {
       if (host == nullptr) host = root->create_host(StrCat("lane", SlotOf(id)), speeds);
     }
     for (std::size_t i = 0; HasWorkers() && i <= costs_.workers.threads; ++i) {
-      threads_.clocks.push_back(root->create_host(StrCat("clock", i), 1e12));
-      if (i > 0) threads_.free_clocks.push_back(i);
+      clocks_.push_back(root->create_host(StrCat("clock", i), 1e12));
     }
     MakeRoutes(root, link_scales);
     root->seal();
@@ -266,15 +254,8 @@ class SimgridReplay {
     record_.ready_ps[id] = Now();
     const RendezvousId rendezvous = graph_.tasks[id].rendezvous;
     if (rendezvous != kNone && --missing_[rendezvous] > 0) return;
-    const auto members = MembersOfJob(id);
-    if (rendezvous != kNone) {
-      unfinished_[rendezvous] = static_cast<std::uint32_t>(members.size());
-    }
-    if (HasWorkers()) {
-      threads_.ready.insert(members.front());
-      return RequestAssignment();
-    }
-    for (const TaskId member : members) Start(member);
+    if (HasWorkers()) return;  // Threads find it.
+    for (const TaskId member : MembersOfJob(id)) Start(member);
   }
 
   // The tasks of a rendezvous, or the task alone: then the span is `id` itself.
@@ -287,35 +268,30 @@ class SimgridReplay {
   // Threads are assigned once all that happens at this moment has happened: an activity without
   // work ends at the same time, but after the others.
   void RequestAssignment() {
-    if (std::exchange(threads_.assignment_is_due, true)) return;
-    StartWork(NewJob(Job::Work::kAssignment, kNone), threads_.clocks[0], 0);
+    if (std::exchange(assignment_is_due_, true)) return;
+    StartWork(NewJob(Job::Work::kAssignment, kNone), clocks_.back(), 0);
   }
 
   void AssignThreads() {
-    Threads& t = threads_;
-    t.assignment_is_due = false;
-    if (Now() != t.moment) t.asleep += std::exchange(t.awake, 0);
-    t.moment = Now();
-    const std::map<TaskId, TaskId> ended = std::exchange(t.continues, {});
-    t.awake += ended.size();
-    for (const auto& [task, next] : ended) {
-      if (next == kNone || t.ready.erase(next) == 0) continue;
-      --t.awake;
-      StartJob(next, topology_.next_in_lane[task], costs_.workers.dispatch_ps);
+    assignment_is_due_ = false;
+    for (const LaneThreads::Start& start : threads_->Settle()) {
+      for (const TaskId member : MembersOfJob(start.job)) thread_of_task_[member] = start.thread;
+      const Picoseconds delay_ps = start.has_slept ? 0 : costs_.workers.dispatch_ps;
+      if (delay_ps > 0) {
+        StartWork(NewJob(Job::Work::kDispatch, start.job), clocks_[start.thread],
+                  static_cast<double>(delay_ps));
+      } else {
+        for (const TaskId member : MembersOfJob(start.job)) Start(member);
+      }
     }
-    t.queue.insert(t.queue.end(), t.ready.begin(), t.ready.end());
-    t.ready.clear();
-    while (!t.queue.empty() && t.awake + t.asleep > 0) {
-      const bool was_awake = t.awake > 0;
-      --(was_awake ? t.awake : t.asleep);
-      const TaskId job = t.queue.front();
-      t.queue.pop_front();
-      StartJob(job, LastReady(job),
-               was_awake ? costs_.workers.dispatch_ps : costs_.workers.wake_ps);
+    for (const std::uint32_t thread : threads_->TakeNotified()) {
+      Job* job = NewJob(Job::Work::kWake, kNone);
+      job->flow = thread;
+      StartWork(job, clocks_[thread], static_cast<double>(costs_.workers.wake_ps));
     }
     FinishTasks();
-    const std::size_t busy = costs_.workers.threads - t.awake - t.asleep;
-    if (std::exchange(t.busy, busy) == busy) return;
+    const std::size_t busy = threads_->busy_threads();
+    if (std::exchange(busy_threads_, busy) == busy) return;
     for (const Rank& rank : ranks_) {
       for (const TaskId id : rank.running) {
         if (id != kNone) ChangeSpeed(id);
@@ -323,37 +299,25 @@ class SimgridReplay {
     }
   }
 
-  TaskId LastReady(TaskId job) const {
-    const auto members = MembersOfJob(job);
-    return *std::max_element(members.begin(), members.end(), [this](TaskId a, TaskId b) {
-      return record_.ready_ps[a] < record_.ready_ps[b];
-    });
-  }
-
-  void StartJob(TaskId job, TaskId led_by, Picoseconds delay_ps) {
-    const RendezvousId rendezvous = graph_.tasks[job].rendezvous;
-    if (rendezvous != kNone) threads_.led_by[rendezvous] = led_by;
-    if (delay_ps == 0) {
-      for (const TaskId member : MembersOfJob(job)) Start(member);
-      return;
+  void EndClock(Job* job) {
+    const Job::Work work = job->work;
+    const TaskId task = job->task;
+    const std::uint32_t thread = job->flow;
+    Retire(job);
+    free_jobs_.push_back(job);
+    if (work == Job::Work::kAssignment) {
+      AssignThreads();
+    } else if (work == Job::Work::kDispatch) {
+      for (const TaskId member : MembersOfJob(task)) Start(member);
+    } else {
+      threads_->Wake(thread);
+      RequestAssignment();
     }
-    const std::size_t clock = threads_.free_clocks.back();
-    threads_.free_clocks.pop_back();
-    threads_.clock_of_job[job] = clock;
-    StartWork(NewJob(Job::Work::kDispatch, job), threads_.clocks[clock],
-              static_cast<double>(delay_ps));
-  }
-
-  void EndDispatch(TaskId job) {
-    const auto at = threads_.clock_of_job.find(job);
-    threads_.free_clocks.push_back(at->second);
-    threads_.clock_of_job.erase(at);
-    for (const TaskId member : MembersOfJob(job)) Start(member);
+    FinishTasks();
   }
 
   void FreeThread(TaskId id) {
-    const TaskId next = topology_.next_in_lane[id];
-    threads_.continues[id] = next == kNone ? kNone : MembersOfJob(next).front();
+    threads_->EndJob(thread_of_task_[id]);
     RequestAssignment();
   }
 
@@ -428,17 +392,7 @@ class SimgridReplay {
 
   void EndJob(Job* job) {
     const TaskId id = job->task;
-    if (job->work == Job::Work::kDispatch || job->work == Job::Work::kAssignment) {
-      const bool is_dispatch = job->work == Job::Work::kDispatch;
-      Retire(job);
-      free_jobs_.push_back(job);
-      if (is_dispatch) {
-        EndDispatch(id);
-      } else {
-        AssignThreads();
-      }
-      return FinishTasks();
-    }
+    if (job->work != Job::Work::kFixedTime && job->work != Job::Work::kFlow) return EndClock(job);
     std::vector<Job*>& jobs = jobs_of_slot_[SlotOf(id)];
     jobs.erase(std::find(jobs.begin(), jobs.end(), job));
     const bool was_fixed_time = job->work == Job::Work::kFixedTime;
@@ -462,9 +416,9 @@ class SimgridReplay {
     if (rendezvous == kNone) {
       finished_.push_back(id);
       if (HasWorkers()) FreeThread(id);
-    } else if (--unfinished_[rendezvous] == 0) {
+    } else if (++finished_members_[rendezvous] == topology_.Members(rendezvous).size()) {
       for (const TaskId member : topology_.Members(rendezvous)) finished_.push_back(member);
-      if (HasWorkers()) FreeThread(threads_.led_by[rendezvous]);
+      if (HasWorkers()) FreeThread(id);
     }
   }
 
@@ -528,7 +482,7 @@ class SimgridReplay {
 
   std::size_t SpeedIndex(TaskId id) const {
     const std::size_t first = first_slow_down_[computations_[SlotOf(id)].cost];
-    if (HasWorkers()) return first + std::max<std::size_t>(threads_.busy, 1) - 1;
+    if (HasWorkers()) return first + std::max<std::size_t>(busy_threads_, 1) - 1;
     const Task& task = graph_.tasks[id];
     const Rank& rank = ranks_[task.rank];
     // The first list may be of another sensitivity, but all begin with full speed.
@@ -553,16 +507,20 @@ class SimgridReplay {
   SimgridRecord record_;
   std::unique_ptr<s4u::Engine> engine_;
   std::vector<Rank> ranks_;
-  Threads threads_;
+  std::optional<LaneThreads> threads_;
+  std::vector<std::uint32_t> thread_of_task_;
+  std::vector<s4u::Host*> clocks_;  // One a thread, and one more.
+  bool assignment_is_due_ = false;
+  std::size_t busy_threads_ = 0;              // As the speeds have it.
   std::vector<double> slow_downs_;            // Four a sensitivity, or one a busy thread.
   std::vector<std::size_t> first_slow_down_;  // By cost, into slow_downs_.
   std::vector<std::vector<Job*>> jobs_of_slot_;
   std::vector<Computation> computations_;  // By slot.
   std::vector<s4u::Host*> hosts_;          // By slot.
   std::vector<std::pair<s4u::Host*, s4u::Host*>> ends_of_flow_;
-  std::vector<std::uint32_t> open_;        // By task: jobs that go on.
-  std::vector<std::uint32_t> missing_;     // By rendezvous: tasks that are not ready.
-  std::vector<std::uint32_t> unfinished_;  // By rendezvous: tasks that still work.
+  std::vector<std::uint32_t> open_;              // By task: jobs that go on.
+  std::vector<std::uint32_t> missing_;           // By rendezvous: tasks that are not ready.
+  std::vector<std::uint32_t> finished_members_;  // By rendezvous: tasks that are done.
   std::deque<Job> jobs_;
   std::vector<Job*> free_jobs_;
   std::vector<s4u::ActivityPtr> retired_, long_retired_;
