@@ -25,13 +25,14 @@ struct Simulated {
   std::vector<Evidence> evidence;  // By task.
 };
 
-std::vector<Evidence> EvidenceOf(const GraphCosts& costs, bool has_profile) {
+std::vector<Evidence> EvidenceOf(const GraphCosts& costs) {
   std::vector<Evidence> evidence;
   evidence.reserve(costs.cost_of_task.size());
-  for (const std::uint32_t cost : costs.cost_of_task) {
-    evidence.push_back(!has_profile                     ? Evidence::kModelled
-                       : costs.costs[cost].extrapolated ? Evidence::kExtrapolated
-                                                        : Evidence::kMeasured);
+  for (const std::uint32_t index : costs.cost_of_task) {
+    const TaskCost& cost = costs.costs[index];
+    evidence.push_back(cost.modelled       ? Evidence::kModelled
+                       : cost.extrapolated ? Evidence::kExtrapolated
+                                           : Evidence::kMeasured);
   }
   return evidence;
 }
@@ -49,7 +50,7 @@ Result<Simulated> SimulateGraph(const ValidateInput& input, const TaskGraph& gra
   if (!memory.ok()) return memory.error();
   return Simulated{
       BuildTrace(graph, replay.value(), input.train.model.name(), MemoryCurves(memory.value())),
-      EvidenceOf(costs.value(), profile != nullptr)};
+      EvidenceOf(costs.value())};
 }
 
 struct Executed {

@@ -44,6 +44,7 @@ struct MovementCost {
   double peer_bytes = 0, peer_bytes_per_s = 0;
   double nic_bytes = 0, nic_bytes_per_s = 0;
   double busy_slowdown = 0;  // As TaskCost::busy_slowdown, where measured; 0 = not.
+  bool is_measured = false;  // From a profile, not the formulas here.
 
   // Longest of the two flows, unshared.
   double FlowSeconds() const;

@@ -10,12 +10,13 @@ namespace twinstep {
 namespace {
 
 TaskCost CostOfMembers(const GraphCosts& costs, const std::vector<std::uint32_t>& members) {
-  TaskCost fused{.interference_sensitivity = 0};
+  TaskCost fused{.interference_sensitivity = 0, .modelled = false};
   double weighted = 0;
   for (const std::uint32_t member : members) {
     const TaskCost& cost = costs.costs[member];
     fused.fixed_ps += cost.fixed_ps;
     fused.extrapolated = fused.extrapolated || cost.extrapolated;
+    fused.modelled = fused.modelled || cost.modelled;
     weighted += static_cast<double>(cost.fixed_ps) * cost.interference_sensitivity;
   }
   if (fused.fixed_ps > 0) {

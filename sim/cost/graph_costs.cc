@@ -227,6 +227,7 @@ class CostBuilder {
       work.busy_slowdown = estimate.busy_slowdown;
       const bool measured_rate = shape.op == OpCode::kAdam && adam_is_measured_;
       cost->extrapolated = estimate.extrapolated && !measured_rate;
+      cost->modelled = estimate.modelled && !measured_rate;
     }
     work.seconds *= slowest_;
     cost->interference_sensitivity = static_cast<float>(roofline.sensitivity);
@@ -298,6 +299,7 @@ class CostBuilder {
       return Missing(shape, h2d ? "node.pcie.h2d_bytes_per_s" : "node.pcie.d2h_bytes_per_s");
     }
     if (movements_ != nullptr) cost->extrapolated = movements_->Copy(bytes, h2d, &movement);
+    cost->modelled = !movement.is_measured;
     if (HasWorkers()) return AddMovementWork(shape, movement, /*is_first=*/true, cost);
     if (Status status = SetFixed(movement.fixed_s, shape, cost); !status.ok()) return status;
     return AddFlow(movement.peer_bytes, movement.peer_bytes_per_s, shape,
@@ -321,6 +323,7 @@ class CostBuilder {
     if (movements_ != nullptr) {
       cost->extrapolated = movements_->Send(bytes, same_node, &movement);
     }
+    cost->modelled = !movement.is_measured;
     if (HasWorkers()) {
       return AddMovementWork(shape, movement, task.kind == TaskKind::kSend, cost);
     }
@@ -347,6 +350,7 @@ class CostBuilder {
     if (movements_ != nullptr && layout.members > 1) {
       cost->extrapolated = movements_->Collective(shape, layout, &movement);
     }
+    cost->modelled = layout.members > 1 && !movement.is_measured;
     if (HasWorkers()) {
       const bool is_first =
           graph_.groups[group_id].members.front() == graph_.ranks[task.rank].global_rank;
@@ -368,6 +372,7 @@ class CostBuilder {
   Status AddHost(const Task& task, const OpShape& shape, TaskCost* cost) {
     if (const auto measured = operators_ == nullptr ? std::nullopt : operators_->OnHost(shape)) {
       cost->extrapolated = measured->extrapolated;
+      cost->modelled = measured->modelled;
       return SetFixed(measured->seconds, shape, cost);
     }
     if (shape.op == OpCode::kAdam) {

@@ -63,6 +63,7 @@ struct TaskCost {
   // With worker threads: time while all of them work, relative to one that works alone.
   float busy_slowdown = 1;
   bool extrapolated = false;  // Outside the profile's range.
+  bool modelled = true;       // Nothing of its kind was measured: from the cluster's constants.
   // Of a fused computation (sim/graph/fuse.h): the costs of its members, one after the other,
   // GraphCosts::segments[segment_begin ...]; their fixed times sum to fixed_ps, their sensitivities
   // count. 0 = a task of its own.
@@ -73,7 +74,7 @@ struct TaskCost {
 struct WorkerPool {
   std::uint32_t threads = 0;    // 0 = none: every lane runs by itself.
   Picoseconds dispatch_ps = 0;  // From the end of a thread's task to the begin of its next.
-  Picoseconds wake_ps = 0;      // The same of a thread that slept.
+  Picoseconds wake_ps = 0;      // From the waking of a thread that slept to the begin of its job.
 };
 
 struct GraphCosts {

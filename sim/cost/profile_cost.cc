@@ -143,7 +143,7 @@ MeasuredOperators::Estimate MeasuredOperators::Find(const OpShape& whole_shape,
   const OpShape shape = WorkShape(whole_shape);
   const double now = now_.Of(shape).seconds;
   const auto at = tables_.find({Name(shape.op), Name(shape.dtype), shape.flags, on_host});
-  if (at == tables_.end()) return {.seconds = now, .extrapolated = true};
+  if (at == tables_.end()) return {.seconds = now, .extrapolated = true, .modelled = true};
   const Table& table = at->second;
   const Sizes sizes = SizesOf(shape);
   const double then = then_.Of(shape).seconds;
@@ -193,6 +193,7 @@ MeasuredMovements::MeasuredMovements(const Profile& profile, const Cluster& clus
 bool MeasuredMovements::Apply(const Points& points, double bytes, double then_s,
                               MovementCost* cost) {
   if (points.empty() || bytes <= 0) return true;
+  cost->is_measured = true;
   const double change = then_s > 0 ? cost->Seconds() / then_s : 1;
   // The segment that holds `bytes`, or the nearest one.
   std::size_t upper = 0;

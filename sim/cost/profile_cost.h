@@ -30,6 +30,7 @@ class MeasuredOperators {
   struct Estimate {
     double seconds = 0;
     bool extrapolated = false;
+    bool modelled = false;     // Nothing of its kind was measured: the roofline.
     double busy_slowdown = 0;  // Time while all threads compute, over `seconds`; 0 = not measured.
   };
   // Never measured at all (op, dtype, flags): the bare roofline, extrapolated.
