@@ -56,16 +56,23 @@ std::string StepsText(const ValidateInput& input, const Validation& validation) 
                 validation.step_s.size(), " (", Seconds(*least), " to ", Seconds(*most), ")");
 }
 
+std::string MachineText(const ValidateInput& input) {
+  if (input.cluster.node().workers().threads() > 0) {
+    return StrCat(input.cluster.name(), ", ", CountOf(input.train.threads, "thread"),
+                  " for all ranks");
+  }
+  return StrCat(input.cluster.name(), ", ", CountOf(input.train.plan.gpus, "GPU"), " (",
+                input.cluster.gpu().name(), ")");
+}
+
 std::string HeadText(const ValidateInput& input, const Validation& validation) {
   const auto line = [](const char* label, const std::string& text) {
     return Paragraph(label, kLabelWidth, text);
   };
   return line("model", StrCat(input.train.model.name(), ": ", Describe(input.train.model))) +
-         line("machine", StrCat(input.cluster.name(), ", ", CountOf(input.train.threads, "thread"),
-                                " for all ranks")) +
-         line("profile", ProfileText(input)) + line("", EvidenceText(validation.comparison)) +
-         line("plan", Describe(input.train.plan)) + line("steps", StepsText(input, validation)) +
-         "\n";
+         line("machine", MachineText(input)) + line("profile", ProfileText(input)) +
+         line("", EvidenceText(validation.comparison)) + line("plan", Describe(input.train.plan)) +
+         line("steps", StepsText(input, validation)) + "\n";
 }
 
 nlohmann::ordered_json JsonOf(const ValidateInput& input, const Validation& validation,

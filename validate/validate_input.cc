@@ -34,16 +34,24 @@ Result<Cluster> ReadMachine(const Options& options, const std::optional<Profile>
 
 // The ranks and threads of the training, whatever the machine's file says.
 Status FitToTraining(TrainInput* train, Cluster* cluster) {
-  if (cluster->node().workers().threads() == 0) {
-    return OptionError("cluster", StrCat(cluster->name(), " has GPUs, and the cpu backend runs on ",
-                                         "worker threads (node.workers)"));
-  }
-  if (train->threads <= 0) {
-    train->threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  Workers* workers = cluster->mutable_node()->mutable_workers();
+  const bool is_cpu = train->backend == BackendKind::kCpu;
+  if (is_cpu != (workers->threads() > 0)) {
+    return OptionError(
+        "cluster", is_cpu
+                       ? StrCat(cluster->name(), " has GPUs, and the cpu backend runs on worker ",
+                                "threads (node.workers)")
+                       : StrCat(cluster->name(), " has worker threads, and the cuda backend ",
+                                "runs on GPUs"));
   }
   cluster->set_nodes(1);
   cluster->mutable_node()->set_gpus(train->plan.gpus);
-  cluster->mutable_node()->mutable_workers()->set_threads(train->threads);
+  train->record_times = true;
+  if (!is_cpu) return Unit{};
+  if (train->threads <= 0) {
+    train->threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  }
+  workers->set_threads(train->threads);
   return Unit{};
 }
 
