@@ -305,6 +305,7 @@ void CudaBackend::BeginIteration(const StepValues& step,
                         cudaMemcpyHostToDevice, control_),
         "values of the step", 0);
   if (times_ != nullptr) Check(times_->BeginIteration(control_), "cudaEventRecord", 0);
+  for (LaneStream& lane : lanes_) lane.follows = kNone;
   // No lane waits for the control stream, so it must be done.
   Check(cudaStreamSynchronize(control_), "cudaStreamSynchronize", 0);
 }
@@ -338,12 +339,29 @@ Status CudaBackend::LaunchOperator(TaskId id) {
                   "SwiGLU");
 }
 
+void CudaBackend::RecordStart(TaskId id) {
+  if (times_ == nullptr) return;
+  const LaneStream& lane = StreamOf(id);
+  if (lane.follows == kNone) {
+    Check(times_->Start(id, lane.stream), "cudaEventRecord", id);
+  } else {
+    times_->StartAtEndOf(lane.follows, id);
+  }
+}
+
+void CudaBackend::RecordEnd(TaskId id) {
+  if (times_ == nullptr) return;
+  LaneStream& lane = StreamOf(id);
+  Check(times_->End(id, lane.stream), "cudaEventRecord", id);
+  lane.follows = id;
+}
+
 void CudaBackend::Launch(TaskId id) {
   const Task& task = program_->graph->tasks[id];
   const OpShape& shape = program_->graph->shapes[task.shape];
   const Range range(shape.op);
   const cudaStream_t stream = StreamOf(id).stream;
-  if (times_ != nullptr) Check(times_->Start(id, stream), "cudaEventRecord", id);
+  RecordStart(id);
   if (task.kind == TaskKind::kHost) {
     const auto call = [](void* data) {
       const auto* const host_call = static_cast<const HostCall*>(data);
@@ -358,7 +376,7 @@ void CudaBackend::Launch(TaskId id) {
   } else {
     Check(LaunchOperator(id), id);
   }
-  if (times_ != nullptr) Check(times_->End(id, stream), "cudaEventRecord", id);
+  RecordEnd(id);
 }
 
 void CudaBackend::Exchange(RendezvousId rendezvous) {
@@ -386,8 +404,10 @@ void CudaBackend::Exchange(RendezvousId rendezvous) {
   }
   const cudaEvent_t done = meeting_events_[first_member];
   Check(cudaEventRecord(done, stream), "cudaEventRecord", tasks[0]);
+  StreamOf(tasks[0]).follows = kNone;
   for (const TaskId id : tasks.subspan(1)) {
     Check(cudaStreamWaitEvent(StreamOf(id).stream, done), "cudaStreamWaitEvent", id);
+    StreamOf(id).follows = kNone;
   }
 }
 
@@ -396,7 +416,9 @@ void CudaBackend::Record(EventId event, TaskId task) {
 }
 
 void CudaBackend::Wait(EventId event, TaskId task) {
-  Check(cudaStreamWaitEvent(StreamOf(task).stream, events_[event]), "cudaStreamWaitEvent", task);
+  LaneStream& lane = StreamOf(task);
+  Check(cudaStreamWaitEvent(lane.stream, events_[event]), "cudaStreamWaitEvent", task);
+  lane.follows = kNone;
 }
 
 Outcome CudaBackend::Synchronize(double stall_limit_s) {

@@ -61,6 +61,8 @@ class CudaBackend : public Backend {
     cudaEvent_t end = nullptr;  // Of what was launched in this iteration.
     DeviceMemory scratch;
     std::size_t scratch_bytes = 0;
+    // The task of this iteration that the next one follows at once; kNone if the lane waits first.
+    TaskId follows = kNone;
   };
   struct HostCall {
     CudaBackend* backend;
@@ -80,6 +82,8 @@ class CudaBackend : public Backend {
   KernelCall CallOf(TaskId task);
   void RunOnHost(TaskId task);
   Status LaunchOperator(TaskId task);
+  void RecordStart(TaskId task);
+  void RecordEnd(TaskId task);
   void Check(cudaError_t code, const char* what, TaskId task);
   void Check(const Status& status, TaskId task);
 

@@ -14,7 +14,7 @@ struct CudaOptions {
   int device = 0;
   // Gives the same bits in every run and by every plan that only schedules or places differently.
   bool deterministic = false;
-  // Records when each task began and ended (Backend::Time), in less than 2 % of the time; without,
+  // Records when each task began and ended (Backend::Time), at 0.2 to 2 % of the time; without,
   // all times are zero.
   bool record_times = false;
   int host_threads = 0;  // Of host tasks; 0 = one for each core.

@@ -11,6 +11,7 @@ Result<std::unique_ptr<TaskEvents>> TaskEvents::Create(std::size_t tasks) {
   std::unique_ptr<TaskEvents> result(new TaskEvents());
   result->starts_.resize(tasks, nullptr);
   result->ends_.resize(tasks, nullptr);
+  result->start_of_.resize(tasks, nullptr);
   std::vector<cudaEvent_t*> all{&result->begin_};
   for (std::size_t i = 0; i < tasks; ++i) {
     all.push_back(&result->starts_[i]);

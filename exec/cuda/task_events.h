@@ -1,4 +1,6 @@
-// When tasks begin and end, by pairs of CUDA events.
+// When tasks begin and end, by CUDA events: one behind each task, and one before it where its lane
+// has waited since the task before. Elsewhere a task begins when that one ends, so that what passes
+// between them counts as the later one's.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -21,14 +23,16 @@ class TaskEvents {
 
   cudaError_t BeginIteration(cudaStream_t stream) { return cudaEventRecord(begin_, stream); }
   cudaError_t Start(std::size_t task, cudaStream_t stream) {
+    start_of_[task] = starts_[task];
     return cudaEventRecord(starts_[task], stream);
   }
+  void StartAtEndOf(std::size_t previous, std::size_t task) { start_of_[task] = ends_[previous]; }
   cudaError_t End(std::size_t task, cudaStream_t stream) {
     return cudaEventRecord(ends_[task], stream);
   }
   bool Ended(std::size_t task) const { return cudaEventQuery(ends_[task]) == cudaSuccess; }
   // Nanoseconds since the iteration began; the events' resolution is half a microsecond.
-  std::int64_t StartNs(std::size_t task) const { return Since(starts_[task]); }
+  std::int64_t StartNs(std::size_t task) const { return Since(start_of_[task]); }
   std::int64_t EndNs(std::size_t task) const { return Since(ends_[task]); }
 
  private:
@@ -37,6 +41,7 @@ class TaskEvents {
 
   cudaEvent_t begin_ = nullptr;
   std::vector<cudaEvent_t> starts_, ends_;
+  std::vector<cudaEvent_t> start_of_;  // By task: its own or another task's end.
 };
 
 }  // namespace twinstep::cuda
