@@ -49,7 +49,7 @@ echo "$model_1b" >"$out/1b.textproto"
 echo "$model_7b" >"$out/7b.textproto"
 
 bench() {  # MODEL MICRO_BATCH GLOBAL_BATCH STEPS [PLAN]
-  local log=$out/bench_$1_$2.log
+  local log=$out/bench_$1_$2${5:+_chunks}.log
   "$(find_binary training_benchmark)" "$out/$1.textproto" "$2" "$3" 1024 "$4" "${5:-}" >"$log" 2>&1
   cat "$log"
   note "$(grep '^TOTAL' "$log" || tail -1 "$log")"
@@ -85,7 +85,9 @@ for step in "${steps[@]}"; do
     bench)
       bench 1b 32 32 8
       bench 1b 8 8 16
+      bench 1b 32 32 4 'persistent_chunks: 4 chunk_buffers: 3 checkpointed_blocks: 20'
       bench 7b 4 32 3
+      bench 7b 32 32 3 'persistent_chunks: 6 chunk_buffers: 4 checkpointed_blocks: 32'
       ;;
     pytorch)
       for batch in 32 8; do
