@@ -128,6 +128,7 @@ PlanEstimate PlanEstimator::EstimateOne(const Family& family, ResolvedPlan* plan
       EstimateTime(input_.model, *plan, parts.primitives, layer_bytes);
   if (time.ok()) {
     estimate.closed_form = time.value();
+    estimate.expected_s = time.value().total_s();
   } else {
     estimate.infeasible = time.error();
   }

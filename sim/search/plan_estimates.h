@@ -24,7 +24,8 @@ namespace twinstep {
 struct PlanEstimate {
   // Why the plan is impossible: its rule is "gpu-memory-budget", "gpu-memory", ...
   std::optional<Error> infeasible;
-  KuaishouTime closed_form;
+  double expected_s = 0;     // The closed form's iteration,
+  KuaishouTime closed_form;  // and its terms, of pipelines.
   Picoseconds bound_ps = 0;  // No replay is faster.
 };
 

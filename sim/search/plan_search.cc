@@ -48,9 +48,8 @@ class Search {
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::vector<double> expected(plans.size());
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      expected[i] = estimates[i].infeasible
-                        ? std::numeric_limits<double>::infinity()
-                        : PerSequence(estimates[i].closed_form.total_s(), plans[i]);
+      expected[i] = estimates[i].infeasible ? std::numeric_limits<double>::infinity()
+                                            : PerSequence(estimates[i].expected_s, plans[i]);
     }
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return expected[a] < expected[b]; });
@@ -175,7 +174,8 @@ class Search {
       const RankedPlan& best = result_.plans[result_.ranking.front()];
       text += StrCat(", best ", Seconds(1e-12 * static_cast<double>(*best.iteration_ps)));
     }
-    progress_->StepTo(options_.progress_base + next_, text);
+    progress_->StepTo(
+        options_.progress_base + options_.progress_steps * next_ / result_.plans.size(), text);
   }
 
   const SimulateInput& input_;
@@ -203,7 +203,12 @@ Result<SearchResult> PlanSearch::Run(const PlanSpace& space, Progress* progress)
   std::vector<ResolvedPlan> plans = space.plans;
   Result<std::vector<PlanEstimate>> estimates = estimator_.Estimate(&plans);
   if (!estimates.ok()) return estimates.error();
-  return Search(input_, options_, progress).Run(std::move(plans), std::move(estimates).value());
+  return Run(std::move(plans), std::move(estimates).value(), progress);
+}
+
+Result<SearchResult> PlanSearch::Run(std::vector<ResolvedPlan> plans,
+                                     std::vector<PlanEstimate> estimates, Progress* progress) {
+  return Search(input_, options_, progress).Run(std::move(plans), std::move(estimates));
 }
 
 }  // namespace twinstep

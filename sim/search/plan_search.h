@@ -49,8 +49,9 @@ struct SearchOptions {
   double gap = 0.001;    // 0: the best is proven.
   std::size_t keep = 5;  // How many of the best are ranked.
   int threads = 1;
-  double time_limit_s = 0;        // 0: none.
-  std::size_t progress_base = 0;  // Steps of progress that were done before; each plan is one.
+  double time_limit_s = 0;  // 0: none.
+  // Steps of progress that were done before, and that the search takes.
+  std::size_t progress_base = 0, progress_steps = 1000;
 };
 
 struct SearchResult {
@@ -74,9 +75,12 @@ class PlanSearch {
   PlanSearch(const SimulateInput& input, const SearchOptions& options)
       : input_(input), options_(options), estimator_(input, options.threads) {}
 
-  // `progress` may be null; its steps are plans. An Error is bad input, not an answer of no: with
+  // `progress` may be null. An Error is bad input, not an answer of no: with
   // no feasible plan the ranking is empty.
   Result<SearchResult> Run(const PlanSpace& space, Progress* progress);
+  // Of plans whose estimates are known.
+  Result<SearchResult> Run(std::vector<ResolvedPlan> plans, std::vector<PlanEstimate> estimates,
+                           Progress* progress);
 
  private:
   const SimulateInput& input_;

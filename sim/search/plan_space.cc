@@ -166,10 +166,27 @@ Plan ToPlan(const ResolvedPlan& plan) {
   for (const std::string& tensor : plan.stored_tensors) out.add_stored_tensors(tensor);
   out.set_attention(plan.attention);
   out.set_offload_ratio(plan.offload_ratio);
+  if (plan.chunks.enabled) {
+    out.set_persistent_chunks(plan.chunks.persistent);
+    out.set_chunk_buffers(plan.chunks.buffers);
+    out.set_chunk_bytes(plan.chunks.chunk_bytes);
+    out.set_host_optimizer_overlap(plan.chunks.host_optimizer_overlap);
+  }
+  for (const BlockActivations choice : plan.blocks) out.add_blocks(choice);
   return out;
 }
 
+std::int64_t CountBlocks(const ResolvedPlan& plan, BlockActivations choice) {
+  return std::count(plan.blocks.begin(), plan.blocks.end(), choice);
+}
+
 std::string ShortName(const ResolvedPlan& plan) {
+  if (plan.chunks.enabled) {
+    return StrCat("chunks: persist ", plan.chunks.persistent, " buffers ", plan.chunks.buffers,
+                  ", swap ", CountBlocks(plan, BLOCK_SWAP), " checkpoint ",
+                  CountBlocks(plan, BLOCK_CHECKPOINT), ", d ", plan.d, ", m ", plan.m, " x ",
+                  plan.b);
+  }
   return StrCat("t ", plan.t, " c ", plan.c, " p ", plan.p, " d ", plan.d, ", v ", plan.v, " l ",
                 plan.l, ", m ", plan.m, " x ", plan.b, ", ", WordFor(plan.recompute), ", offload ",
                 Fixed(plan.offload_ratio, 3));

@@ -53,6 +53,9 @@ Result<PlanSpace> EnumeratePlans(const SimulateInput& input, const PlanAxes& axe
 // The plan file of a resolved plan: every field written out.
 Plan ToPlan(const ResolvedPlan& plan);
 
+// How many layers' blocks have this choice.
+std::int64_t CountBlocks(const ResolvedPlan& plan, BlockActivations choice);
+
 // "t 4 c 1 p 8 d 8, v 6 l 2, m 32 x 1, balanced, offload 0.620".
 std::string ShortName(const ResolvedPlan& plan);
 

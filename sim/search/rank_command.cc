@@ -10,6 +10,7 @@
 #include "sim/format.h"
 #include "sim/report/echo_text.h"
 #include "sim/report/progress.h"
+#include "sim/search/chunk_space.h"
 #include "sim/search/plan_search.h"
 #include "sim/search/rank_json.h"
 #include "sim/search/rank_options.h"
@@ -62,46 +63,74 @@ Ranking EchoOf(const RankProblem& problem) {
   return report;
 }
 
-// The shard's plans: every N-th, so that parts are alike.
-void KeepShard(std::int64_t shard, std::int64_t shards, PlanSpace* space) {
-  std::vector<ResolvedPlan> kept;
-  for (std::size_t i = static_cast<std::size_t>(shard - 1); i < space->plans.size();
-       i += static_cast<std::size_t>(shards)) {
-    kept.push_back(std::move(space->plans[i]));
+// Plans and what is known of them.
+struct Candidates {
+  PlanSpace space;
+  std::vector<PlanEstimate> estimates;
+};
+
+// Of both spaces, where both are searched; of them the shard's: every N-th, so that parts are
+// alike.
+Result<Candidates> FindCandidates(const RankProblem& problem, std::int64_t gpus) {
+  Candidates all;
+  if (problem.pipelines) {
+    Result<PlanSpace> space = EnumeratePlans(problem.input, problem.axes, gpus);
+    if (!space.ok()) return space.error();
+    all.space = std::move(space).value();
+    PlanEstimator estimator(problem.input, problem.threads);
+    Result<std::vector<PlanEstimate>> estimates = estimator.Estimate(&all.space.plans);
+    if (!estimates.ok()) return estimates.error();
+    all.estimates = std::move(estimates).value();
   }
-  space->plans = std::move(kept);
+  if (problem.chunks) {
+    Result<ChunkSpace> chunks = FindChunkSpace(problem.input, problem.chunk_axes, gpus);
+    if (!chunks.ok()) return chunks.error();
+    for (ResolvedPlan& plan : chunks.value().space.plans) {
+      all.space.plans.push_back(std::move(plan));
+    }
+    for (PlanEstimate& estimate : chunks.value().estimates) {
+      all.estimates.push_back(std::move(estimate));
+    }
+    for (const auto& [rule, excluded] : chunks.value().space.invalid) {
+      all.space.invalid[rule].Add(excluded.example, excluded.example_bytes, excluded.plans);
+    }
+  }
+  Candidates part;
+  part.space.invalid = std::move(all.space.invalid);
+  for (std::size_t i = static_cast<std::size_t>(problem.shard - 1); i < all.space.plans.size();
+       i += static_cast<std::size_t>(problem.shards)) {
+    part.space.plans.push_back(std::move(all.space.plans[i]));
+    part.estimates.push_back(std::move(all.estimates[i]));
+  }
+  return part;
 }
 
 Result<Ranking> Rank(const RankProblem& problem, bool all_rows) {
   Ranking report = EchoOf(problem);
-  std::size_t plan_count = 0;
+  // Numbers of GPUs differ in how much there is to do; a step is a thousandth of each.
+  constexpr std::size_t kSteps = 1000;
+  Progress progress(kSteps * problem.gpus.size());
+  const double time_limit_s = problem.time_limit_s / static_cast<double>(problem.gpus.size());
   for (const std::int64_t gpus : problem.gpus) {
-    const Result<PlanSpace> space = EnumeratePlans(problem.input, problem.axes, gpus);
-    if (!space.ok()) return space.error();
-    plan_count += space.value().plans.size() / static_cast<std::size_t>(problem.shards);
-  }
-  Progress progress(plan_count);
-  std::size_t done = 0;
-  for (const std::int64_t gpus : problem.gpus) {
-    Result<PlanSpace> space = EnumeratePlans(problem.input, problem.axes, gpus);
-    if (!space.ok()) return space.error();
-    KeepShard(problem.shard, problem.shards, &space.value());
+    Result<Candidates> candidates = FindCandidates(problem, gpus);
+    if (!candidates.ok()) return candidates.error();
     PlanSearch search(problem.input, {.gap = problem.gap,
                                       .keep = problem.keep,
                                       .threads = problem.threads,
-                                      .time_limit_s = problem.time_limit_s /
-                                                      static_cast<double>(problem.gpus.size()),
-                                      .progress_base = done});
-    const Result<SearchResult> result = search.Run(space.value(), &progress);
+                                      .time_limit_s = time_limit_s,
+                                      .progress_base = kSteps * report.points.size(),
+                                      .progress_steps = kSteps});
+    const Result<SearchResult> result =
+        search.Run(std::move(candidates.value().space.plans),
+                   std::move(candidates.value().estimates), &progress);
     if (!result.ok()) return result.error();
-    Result<RankPoint> point =
-        MakePoint(problem.input, gpus, space.value(), result.value(), problem.threads, all_rows);
+    Result<RankPoint> point = MakePoint(problem.input, gpus, candidates.value().space,
+                                        result.value(), problem.threads, all_rows);
     if (!point.ok()) return point.error();
     report.points.push_back(std::move(point).value());
-    done += space.value().plans.size();
   }
-  if (report.points.size() > 1 && problem.shards == 1) {
-    progress.StepTo(done, "data-parallel scaling");
+  if (report.points.size() > 1 && problem.shards == 1 && problem.pipelines && !problem.chunks) {
+    progress.StepTo(kSteps * problem.gpus.size(), "data-parallel scaling");
     const Status scaled = AddDataParallelScaling(problem, &report.points);
     if (!scaled.ok()) return scaled.error();
   }

@@ -48,6 +48,15 @@ ordered_json PlanJson(const ResolvedPlan& plan) {
   json["tensor_parallel_overlap"] = WordFor(plan.tp_overlap);
   json["recompute"] = WordFor(plan.recompute);
   json["attention"] = WordFor(plan.attention);
+  if (!plan.chunks.enabled) return json;
+  json["persistent_chunks"] = plan.chunks.persistent;
+  json["chunk_buffers"] = plan.chunks.buffers;
+  json["chunk_bytes"] = plan.chunks.chunk_bytes;
+  json["host_optimizer_overlap"] = plan.chunks.host_optimizer_overlap;
+  json["blocks"] = ordered_json::array();
+  for (const BlockActivations choice : plan.blocks) {
+    json["blocks"].push_back(BlockActivations_Name(choice));
+  }
   return json;
 }
 
@@ -58,6 +67,17 @@ ResolvedPlan PlanFrom(const ordered_json& json) {
   plan.tp_overlap = FromWord<TensorParallelOverlap>(json.at("tensor_parallel_overlap"));
   plan.recompute = FromWord<Recompute>(json.at("recompute"));
   plan.attention = FromWord<AttentionKernel>(json.at("attention"));
+  if (!json.contains("persistent_chunks")) return plan;
+  plan.chunks = {.enabled = true,
+                 .persistent = json.at("persistent_chunks"),
+                 .buffers = json.at("chunk_buffers"),
+                 .chunk_bytes = json.at("chunk_bytes"),
+                 .host_optimizer_overlap = json.at("host_optimizer_overlap")};
+  for (const ordered_json& name : json.at("blocks")) {
+    BlockActivations choice = BLOCK_KEEP;
+    BlockActivations_Parse(name.get<std::string>(), &choice);
+    plan.blocks.push_back(choice);
+  }
   return plan;
 }
 
@@ -84,7 +104,7 @@ ordered_json RowJson(const RankRow& row) {
   for (std::size_t i = 0; i < row.breakdown->size(); ++i) {
     json["breakdown"][JsonName(static_cast<TimeClass>(i))] = (*row.breakdown)[i];
   }
-  json["closed_form"] = {{"total_s", row.closed_form.total_s()}};
+  json["closed_form"] = {{"total_s", row.expected_s}};
   VisitTerms(row.closed_form,
              [&json](const char* name, double term) { json["closed_form"][name] = term; });
   json["bound_s"] = row.bound_s;
@@ -103,6 +123,7 @@ RankRow RowFrom(const ordered_json& json) {
   for (std::size_t i = 0; i < row.breakdown->size(); ++i) {
     (*row.breakdown)[i] = json.at("breakdown").at(JsonName(static_cast<TimeClass>(i)));
   }
+  json.at("closed_form").at("total_s").get_to(row.expected_s);
   VisitTerms(row.closed_form, [&json](const char* name, double& term) {
     json.at("closed_form").at(name).get_to(term);
   });

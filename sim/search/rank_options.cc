@@ -34,7 +34,9 @@ const std::vector<OptionGroup>& Groups() {
          /*repeats=*/true}}},
       RecipeOptions(),
       {"Plans to try (default: every value)",
-       {{"space", "NAME", "pipeline: every (t, c, p, v, recompute) (default: pipeline)"},
+       {{"space", "NAME",
+         "pipeline: every (t, c, p, v, recompute); chunks: ProTrain's model states in chunks, with "
+         "data parallelism alone and one micro-batch; all: both (default: pipeline)"},
         {"rules", "NAME",
          "kuaishou: the limits of the paper: p >= 3 for interleaved plans and plans with offload, "
          "no tensor parallelism across nodes, no context parallelism across nodes without grouped "
@@ -43,6 +45,10 @@ const std::vector<OptionGroup>& Groups() {
         {"cp", "LIST", "context-parallel sizes"},
         {"pp", "LIST", "pipeline-parallel sizes"},
         {"virtual-stages", "LIST", "stages of a device"},
+        {"persist", "LIST", "chunks that stay on the GPU; the others get as many buffers as fit"},
+        {"swap", "LIST",
+         "swapped blocks (default: 0, 1, 2, 4, ... up to as many as the forward can hide)"},
+        {"checkpoint", "LIST", "checkpointed blocks"},
         {"recompute", "WORDS",
          "none, selective, balanced, full, with commas between (default: all but selective, which "
          "is for unfused attention)"}}},
@@ -159,10 +165,12 @@ std::vector<std::pair<std::string, Recompute>> RecomputeWords() {
 // Options that `simulate` reads, without those of which there may be several values.
 Options SharedOptions(const Options& options) {
   static const std::set<std::string> kOwn = {
-      "gpus",       "nodes",          "global-batch", "space",       "tp",   "cp",
-      "pp",         "virtual-stages", "recompute",    "micro-batch", "zero", "tp-overlap",
-      "dp-overlap", "rank-order",     "gap",          "time-limit",  "top",  "threads",
-      "shard",      "explain",        "csv",          "plans",       "plot"};
+      "gpus",       "nodes",      "global-batch",   "space",      "tp",
+      "cp",         "pp",         "virtual-stages", "recompute",  "micro-batch",
+      "zero",       "tp-overlap", "dp-overlap",     "rank-order", "gap",
+      "time-limit", "top",        "threads",        "shard",      "persist",
+      "swap",       "checkpoint", "explain",        "csv",        "plans",
+      "plot"};
   std::vector<Option> shared;
   for (const Option& option : options.given()) {
     if (!kOwn.contains(option.name)) shared.push_back(option);
@@ -348,13 +356,26 @@ Result<RankProblem> ReadRankProblem(const Options& options) {
            ReadInteger(
                options, "threads", 1,
                [&](auto x) { problem.threads = static_cast<int>(std::min(x, kMostThreads)); }),
-           ReadWord<int>(options, "space", {{"pipeline", 0}}, [](int) {}),
+           ReadIntegers(options, "persist", 0, &problem.chunk_axes.persistent),
+           ReadIntegers(options, "swap", 0, &problem.chunk_axes.swapped),
+           ReadIntegers(options, "checkpoint", 0, &problem.chunk_axes.checkpointed),
+           ReadWord<int>(options, "space", {{"pipeline", 1}, {"chunks", 2}, {"all", 3}},
+                         [&](int spaces) {
+                           problem.pipelines = (spaces & 1) != 0;
+                           problem.chunks = (spaces & 2) != 0;
+                         }),
        }) {
     if (!status.ok()) return status.error();
   }
   if (problem.axes.global_batch.empty() && problem.input.plan.global_batch() == 0) {
     return Error{.message = "--global-batch is missing, here or in --plan (twinstep rank --help)"};
   }
+  for (const char* name : {"persist", "swap", "checkpoint"}) {
+    if (options.Has(name) && !problem.chunks) {
+      return OptionError(name, "is for --space chunks and all");
+    }
+  }
+  problem.chunk_axes.global_batch = problem.axes.global_batch;
   problem.space = SpaceText(options);
   return problem;
 }

@@ -7,15 +7,18 @@
 
 #include "sim/options/options.h"
 #include "sim/result.h"
+#include "sim/search/chunk_space.h"
 #include "sim/search/plan_space.h"
 #include "sim/simulate/simulate_input.h"
 
 namespace twinstep {
 
 struct RankProblem {
-  SimulateInput input;             // What all plans share.
-  PlanAxes axes;                   // What is tried.
-  std::vector<std::int64_t> gpus;  // Increasing.
+  SimulateInput input;                    // What all plans share.
+  PlanAxes axes;                          // What is tried of pipelines,
+  ChunkAxes chunk_axes;                   // and of chunks.
+  bool pipelines = true, chunks = false;  // Which of them.
+  std::vector<std::int64_t> gpus;         // Increasing.
   double gap = 0;
   std::size_t keep = 0;
   int threads = 1;

@@ -35,6 +35,7 @@ RankRow MakeRow(const SimulateInput& input, const RankedPlan& ranked) {
   row.plan = ranked.plan;
   row.fate = ranked.fate;
   row.bound_s = Seconds(ranked.estimate.bound_ps);
+  row.expected_s = ranked.estimate.expected_s;
   row.closed_form = ranked.estimate.closed_form;
   if (ranked.iteration_ps) {
     row.iteration_s = Seconds(*ranked.iteration_ps);

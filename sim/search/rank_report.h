@@ -27,7 +27,8 @@ struct RankRow {
   ResolvedPlan plan;
   Fate fate = Fate::kLeftOut;
   double bound_s = 0;
-  KuaishouTime closed_form;
+  double expected_s = 0;     // The closed form's iteration,
+  KuaishouTime closed_form;  // and its terms, of pipelines.
   std::optional<double> iteration_s;
   std::optional<double> mfu;
   std::optional<std::int64_t> peak_gpu_bytes, peak_host_bytes;

@@ -42,24 +42,66 @@ std::string GapText(const RankPoint& point) {
 std::string RankingText(const RankPoint& point) {
   double longest_s = 0;
   bool several_sequences = false;  // In a micro-batch.
+  bool all_chunks = true;
   for (const RankRow& row : point.ranking) {
     longest_s = std::max(longest_s, *row.iteration_s);
     several_sequences |= row.plan.b > 1;
+    all_chunks &= row.plan.chunks.enabled;
   }
   const TableUnit unit = SecondsUnit(longest_s);
   const auto time = [&](double seconds) { return Fixed(seconds / unit.size, 3); };
-  TextTable table({"", "t", "c", "p", "d", "v", "l", "m", "b", "recompute", "offload",
-                   StrCat("iteration ", unit.name), "tokens/s/GPU", "MFU %", "GPU GiB",
+  TextTable table({"",
+                   "t",
+                   "c",
+                   "p",
+                   "d",
+                   "v",
+                   "l",
+                   "m",
+                   "b",
+                   "persist",
+                   "buffers",
+                   "swap",
+                   "checkpoint",
+                   "recompute",
+                   "offload",
+                   StrCat("iteration ", unit.name),
+                   "tokens/s/GPU",
+                   "MFU %",
+                   "GPU GiB",
                    "host GiB"});
   for (std::size_t i = 0; i < point.ranking.size(); ++i) {
     const RankRow& row = point.ranking[i];
     const ResolvedPlan& x = row.plan;
-    table.AddRow(
-        {StrCat(i + 1), StrCat(x.t), StrCat(x.c), StrCat(x.p), StrCat(x.d), StrCat(x.v),
-         StrCat(x.l), StrCat(x.m), several_sequences ? StrCat(x.b) : "", WordFor(x.recompute),
-         x.offload_ratio == 0 ? "-" : Fixed(x.offload_ratio, 3), time(*row.iteration_s),
-         Grouped(row.TokensPerSecond() / static_cast<double>(x.gpus), 1), Fixed(100 * *row.mfu, 1),
-         Gibibytes(row.peak_gpu_bytes), Gibibytes(row.peak_host_bytes)});
+    const bool chunks = x.chunks.enabled;
+    const auto of_pipeline = [&](std::int64_t value) {
+      return all_chunks ? std::string() : StrCat(value);
+    };
+    const auto of_chunks = [&](std::int64_t value) {
+      return chunks ? StrCat(value) : std::string();
+    };
+    table.AddRow({StrCat(i + 1),
+                  of_pipeline(x.t),
+                  of_pipeline(x.c),
+                  of_pipeline(x.p),
+                  StrCat(x.d),
+                  of_pipeline(x.v),
+                  of_pipeline(x.l),
+                  StrCat(x.m),
+                  several_sequences ? StrCat(x.b) : "",
+                  of_chunks(x.chunks.persistent),
+                  of_chunks(x.chunks.buffers),
+                  of_chunks(CountBlocks(x, BLOCK_SWAP)),
+                  of_chunks(CountBlocks(x, BLOCK_CHECKPOINT)),
+                  chunks ? "" : WordFor(x.recompute),
+                  chunks                 ? ""
+                  : x.offload_ratio == 0 ? "-"
+                                         : Fixed(x.offload_ratio, 3),
+                  time(*row.iteration_s),
+                  Grouped(row.TokensPerSecond() / static_cast<double>(x.gpus), 1),
+                  Fixed(100 * *row.mfu, 1),
+                  Gibibytes(row.peak_gpu_bytes),
+                  Gibibytes(row.peak_host_bytes)});
   }
   std::string text = table.ToString();
 
@@ -85,7 +127,7 @@ std::string RankingText(const RankPoint& point) {
       const bool is_nothing = std::abs(shown / unit.size) < 0.0005;
       cells.push_back(is_nothing ? "." : StrCat(i > 0 && shown > 0 ? "+" : "", time(shown)));
     }
-    cells.push_back(time(row.closed_form.total_s()));
+    cells.push_back(time(row.expected_s));
     cells.push_back(time(row.bound_s));
     shares.AddRow(std::move(cells));
   }
@@ -176,6 +218,13 @@ std::string FateText(const RankRow& row) {
   return "";
 }
 
+// Of a plan in chunks.
+std::string ChunkCells(const ResolvedPlan& plan) {
+  if (!plan.chunks.enabled) return ",,,";
+  return StrCat(plan.chunks.persistent, ",", plan.chunks.buffers, ",",
+                CountBlocks(plan, BLOCK_SWAP), ",", CountBlocks(plan, BLOCK_CHECKPOINT));
+}
+
 std::string ExplainText(const RankPoint& point) {
   std::string text = StrCat("\nEvery valid plan of ", CountOf(point.gpus, "GPU"),
                             ", in the order of the closed form\n");
@@ -231,7 +280,8 @@ std::string ToText(const Ranking& report, bool explain) {
 std::string ToCsv(const Ranking& report) {
   std::string text =
       "gpus,t,c,p,d,v,l,micro_batches,micro_batch,global_batch,sequence_length,schedule,recompute,"
-      "zero_stage,tp_overlap,dp_overlap,rank_order,offload_ratio,fate,rule,iteration_s,tokens_per_"
+      "zero_stage,tp_overlap,dp_overlap,rank_order,offload_ratio,persistent_chunks,chunk_buffers,"
+      "swapped_blocks,checkpointed_blocks,fate,rule,iteration_s,tokens_per_"
       "s,"
       "mfu,peak_gpu_memory_bytes,peak_host_memory_per_node_bytes,closed_form_s,bound_s\n";
   for (const RankPoint& point : report.points) {
@@ -241,11 +291,12 @@ std::string ToCsv(const Ranking& report) {
                      ",", x.b, ",", x.global_batch, ",", x.sequence_length, ",");
       text += StrCat(WordFor(x.schedule), ",", WordFor(x.recompute), ",", x.zero_stage, ",",
                      WordFor(x.tp_overlap), ",", x.dp_overlap ? "on" : "off", ",", x.rank_order,
-                     ",", Exact(x.offload_ratio), ",", Name(row.fate), ",", row.rule, ",");
+                     ",", Exact(x.offload_ratio), ",", ChunkCells(x), ",", Name(row.fate), ",",
+                     row.rule, ",");
       text += StrCat(Exact(row.iteration_s), ",",
                      row.iteration_s ? Exact(row.TokensPerSecond()) : "", ",", Exact(row.mfu), ",",
                      Exact(row.peak_gpu_bytes), ",", Exact(row.peak_host_bytes), ",",
-                     Exact(row.closed_form.total_s()), ",", Exact(row.bound_s), "\n");
+                     Exact(row.expected_s), ",", Exact(row.bound_s), "\n");
     }
   }
   return text;

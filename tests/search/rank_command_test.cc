@@ -113,6 +113,24 @@ TEST(RankCommandTest, PartsMergeToTheWhole) {
   EXPECT_THAT(MergeParts("--part /dev/null").err, HasSubstr("no report"));
 }
 
+TEST(RankCommandTest, BothSpacesInParts) {
+  const std::string both = std::string(kProblem) + "--gpus 4 --space all ";
+  const std::string whole = TemporaryFile("both.json");
+  const Answer run = Rank(both + "--threads 1");
+  ASSERT_EQ(run.code, ExitCode::kDone) << run.err;
+  EXPECT_EQ(run.out, Rank(both + "--threads 7").out);
+  ASSERT_EQ(Rank(both + "--json " + whole).code, ExitCode::kDone);
+  std::string parts;
+  for (const char* part : {"1", "2"}) {
+    const std::string path = TemporaryFile(std::string("both") + part + ".json");
+    ASSERT_EQ(Rank(both + "--shard " + part + "/2 --json " + path).code, ExitCode::kDone);
+    parts += " --part " + path;
+  }
+  const auto all = nlohmann::json::parse(Content(whole))["points"][0];
+  const auto sum = nlohmann::json::parse(MergeParts(parts + " --json -").out)["points"][0];
+  EXPECT_EQ(sum["ranking"][0], all["ranking"][0]);
+}
+
 TEST(RankCommandTest, PlansAreFilesThatSimulateTakes) {
   const std::string directory = TemporaryFile("plans");
   ASSERT_EQ(Rank(std::string(kProblem) + "--gpus 4 --top 2 --plans " + directory).code,
@@ -139,6 +157,7 @@ TEST(RankCommandTest, ErrorsNameTheOption) {
   EXPECT_THAT(error("--plot x.svg --gpus 8"), HasSubstr("--plot draws scaling"));
   EXPECT_THAT(error("--zero 4"), HasSubstr("--zero: 4 is more than 3"));
   EXPECT_THAT(error("--space chunk"), HasSubstr("--space"));
+  EXPECT_THAT(error("--persist 1"), HasSubstr("--persist: is for --space chunks"));
   EXPECT_THAT(Rank("--model tiny-llama --cluster h800").err,
               HasSubstr("--global-batch is missing"));
 }

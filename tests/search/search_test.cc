@@ -5,10 +5,12 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "hw_specs/find_cluster.h"
 #include "model_zoo/find_model.h"
+#include "sim/search/chunk_space.h"
 #include "sim/search/plan_search.h"
 #include "sim/search/plan_space.h"
 #include "sim/simulate/simulation.h"
@@ -109,6 +111,51 @@ TEST_P(SearchTest, FindsWhatBruteForceFinds) {
   EXPECT_GE(near_s, all.best_s * (1 - 1e-12));
   EXPECT_LE(near.certified_gap, 0.05 + 1e-12);
   EXPECT_LE(near_s * (1 - near.certified_gap), all.best_s * (1 + 1e-9));
+}
+
+// Every plan of a chunk space replayed and placed: the search finds the best, and no bound lies.
+TEST(ChunkSearchTest, FindsWhatBruteForceFinds) {
+  for (const auto& [model, cluster, gpus, batch] :
+       {std::tuple{"tiny-llama", "4x3090", 4, 8}, std::tuple{"tiny-gpt", "4x3090", 1, 2},
+        std::tuple{"gpt2-1b", "4x3090", 4, 64}}) {
+    Problem problem{std::string("chunks"), model, cluster, gpus, 64, {batch}};
+    SimulateInput input = InputOf(problem);
+    input.solve_offload = false;
+    if (std::string(model) == "gpt2-1b") {
+      input.plan.set_sequence_length(1024);
+      input.model.set_layers(6);
+      input.gpu_memory_capacity_bytes = std::int64_t{8} << 30;
+    }
+    ChunkAxes axes;
+    axes.global_batch = {batch};
+    const ChunkSpace chunks = FindChunkSpace(input, axes, gpus).value();
+    double best_s = std::numeric_limits<double>::infinity();
+    std::size_t feasible = 0;
+    for (std::size_t i = 0; i < chunks.space.plans.size(); ++i) {
+      if (chunks.estimates[i].infeasible) continue;
+      const ResolvedPlan& plan = chunks.space.plans[i];
+      const PlanTime time = TimePlan(input, plan).value();
+      if (time.infeasible) continue;
+      EXPECT_LE(chunks.estimates[i].bound_ps, time.iteration_ps) << ShortName(plan);
+      if (PlacePlan(input, plan).value().infeasible) continue;
+      ++feasible;
+      best_s = std::min(best_s, 1e-12 * static_cast<double>(time.iteration_ps));
+    }
+    PlanSearch search(input, {.gap = 0, .keep = 2});
+    const SearchResult found = search.Run(chunks.space.plans, chunks.estimates, nullptr).value();
+    ASSERT_EQ(found.ranking.empty(), feasible == 0) << model;
+    ASSERT_GT(feasible, 3u) << model;
+    const RankedPlan& best = found.plans[found.ranking.front()];
+    EXPECT_DOUBLE_EQ(1e-12 * static_cast<double>(*best.iteration_ps), best_s)
+        << model << " " << ShortName(best.plan);
+    EXPECT_EQ(found.certified_gap, 0);
+
+    // The plan's file says the same.
+    SimulateInput one = input;
+    one.plan = ToPlan(best.plan);
+    one.gpus = gpus;
+    EXPECT_DOUBLE_EQ(Simulate(one, nullptr).value().report.results->iteration_s, best_s);
+  }
 }
 
 PlanAxes With(const std::function<void(PlanAxes*)>& change) {

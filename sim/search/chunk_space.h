@@ -1,0 +1,40 @@
+// Every plan of the chunk space (ProTrain, papers.md 2.2) with its closed form and bound: how many
+// chunks persist, how many blocks are swapped and how many checkpointed; as many buffers as the
+// paper's memory model (equations 8-11) says that fit. One stage, data parallelism, one
+// micro-batch.
+//
+//   const ChunkSpace chunks = FindChunkSpace(input, axes, /*gpus=*/4).value();
+//   search.Run(chunks.space.plans, chunks.estimates, nullptr);
+//
+// Chunks, operators and rates are measured once on a plan that keeps every block and on one that
+// checkpoints every block; what differs between plans is arithmetic.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/result.h"
+#include "sim/search/plan_estimates.h"
+#include "sim/search/plan_space.h"
+#include "sim/simulate/simulate_input.h"
+
+namespace twinstep {
+
+// Empty: every count; swapped blocks: 0 and powers of two, up to as many as whose copies the
+// forward can hide.
+struct ChunkAxes {
+  std::vector<std::int64_t> persistent, swapped, checkpointed, global_batch;
+};
+
+struct ChunkSpace {
+  PlanSpace space;
+  std::vector<PlanEstimate> estimates;  // By plan.
+  std::int64_t chunks = 0;              // That the model states lie in.
+};
+
+// Error: as Lower and ComputeCosts, for a plan that no count can save. With a model that fits in no
+// way every estimate says so.
+Result<ChunkSpace> FindChunkSpace(const SimulateInput& input, const ChunkAxes& axes,
+                                  std::int64_t gpus);
+
+}  // namespace twinstep
