@@ -41,7 +41,7 @@ constexpr std::array<Verb, 9> kVerbs = {{
     {"profile", "measures what a plan's tasks cost on this machine", RunProfileCommand},
     {"validate", "the same graph simulated and run, compared task by task", RunValidateCommand},
     {"evaluate", "predicted against measured, over published runs", RunEvaluateCommand},
-    {"list", "models, clusters and suites that are known by name", RunListCommand},
+    {"list", "models, clusters, frameworks and suites that are known by name", RunListCommand},
 }};
 
 std::string Help() {

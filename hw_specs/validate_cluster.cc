@@ -51,6 +51,7 @@ constexpr Range kOptional[] = {
     {"gpu.gemm_workspace_bytes", 1, 0x1p40},
     {"gpu.attention_half_head_dim", 1e-6, 1e6},
     {"gpu.l2_bytes", 1, 0x1p40},
+    {"gpu.sustained_fraction", 1e-3, 1},
     {"node.pcie.duplex_bytes_per_s", 1e6, 1e17},
     {"node.pcie.latency_s", 1e-12, 1},
     {"node.pcie.gpus_per_uplink", 1, 1024},

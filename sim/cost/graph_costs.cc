@@ -8,6 +8,7 @@
 
 #include "sim/cost/collective_cost.h"
 #include "sim/cost/efficiency.h"
+#include "sim/cost/framework_costs.h"
 #include "sim/cost/link_map.h"
 #include "sim/cost/operator_cost.h"
 #include "sim/cost/profile_cost.h"
@@ -81,11 +82,11 @@ Cluster WithProfile(const Cluster& cluster, const Profile* profile) {
 class CostBuilder {
  public:
   CostBuilder(const TaskGraph& graph, const Model& model, const Cluster& cluster,
-              const Profile* profile)
+              const Profile* profile, const Framework* framework)
       : graph_(graph),
         cluster_(WithProfile(cluster, profile)),
         gradient_bytes_(GradientBytes(model)),
-        roofline_(cluster_, static_cast<int>(gradient_bytes_)),
+        roofline_(cluster_, static_cast<int>(gradient_bytes_), framework),
         links_(graph, cluster_, OverridesOf(profile)) {
     if (profile != nullptr) {
       operators_ = std::make_unique<MeasuredOperators>(*profile, roofline_,
@@ -480,7 +481,13 @@ class CostBuilder {
 
 Result<GraphCosts> ComputeCosts(const TaskGraph& graph, const Model& model, const Cluster& cluster,
                                 const Profile* profile) {
-  return CostBuilder(graph, model, cluster, profile).Run();
+  return ComputeFrameworkCosts(graph, model, cluster, profile, nullptr);
+}
+
+Result<GraphCosts> ComputeFrameworkCosts(const TaskGraph& graph, const Model& model,
+                                         const Cluster& cluster, const Profile* profile,
+                                         const Framework* framework) {
+  return CostBuilder(graph, model, cluster, profile, framework).Run();
 }
 
 }  // namespace twinstep

@@ -4,12 +4,13 @@
 #include <cmath>
 #include <memory>
 
+#include "frameworks/find_framework.h"
 #include "hw_specs/find_cluster.h"
 #include "hw_specs/validate_cluster.h"
 #include "model_zoo/find_model.h"
 #include "model_zoo/validate_model.h"
 #include "sim/cost/collective_cost.h"
-#include "sim/cost/graph_costs.h"
+#include "sim/cost/framework_costs.h"
 #include "sim/cost/operator_cost.h"
 #include "sim/engine/engine.h"
 #include "sim/estimate/mfu.h"
@@ -139,7 +140,8 @@ Result<double> PeakGpuBytes(const TaskGraph& graph, const Replay& replay) {
 Result<Quantities> PredictIteration(const PreparedRow& row) {
   Result<TaskGraph> graph = Lower(row.model, row.cluster, row.plan, {.fold = true});
   if (!graph.ok()) return graph.error();
-  Result<GraphCosts> costs = ComputeCosts(graph.value(), row.model, row.cluster, nullptr);
+  Result<GraphCosts> costs =
+      ComputeFrameworkCosts(graph.value(), row.model, row.cluster, nullptr, &row.framework);
   if (!costs.ok()) return costs.error();
   Result<Replay> replay = MakeFastEngine()->Run(graph.value(), costs.value());
   if (!replay.ok()) return replay.error();
@@ -149,7 +151,7 @@ Result<Quantities> PredictIteration(const PreparedRow& row) {
   if (row.measured.Of(MEMORY) > 0) {
     const Result<double> peak = PeakGpuBytes(graph.value(), replay.value());
     if (!peak.ok()) return peak.error();
-    predicted[MEMORY] = peak.value();
+    predicted[MEMORY] = peak.value() + static_cast<double>(row.framework.buffer_bytes());
     if (row.row->device_bytes() > 0) {
       predicted[MEMORY] += static_cast<double>(row.cluster.gpu().runtime_overhead_bytes());
     }
@@ -161,7 +163,9 @@ double KernelSeconds(const PreparedRow& row) {
   const CollectiveRow& collective = row.row->collective();
   const auto bytes = static_cast<double>(collective.bytes());
   if (row.row->has_operation()) {
-    return OperatorRoofline(row.cluster, kFp32Gradient).Of(row.shape).seconds;
+    Cluster benchmark = row.cluster;  // Too short to reach limits of power.
+    benchmark.mutable_gpu()->clear_sustained_fraction();
+    return OperatorRoofline(benchmark, kFp32Gradient).Of(row.shape).seconds;
   }
   if (row.row->has_copy()) {
     return CopyCost(row.cluster, static_cast<double>(row.row->copy().bytes()),
@@ -199,6 +203,12 @@ Result<PreparedRow> PrepareRow(const Suite& suite, const Row& row,
   }
   if (const Status valid = ValidateCluster(prepared.cluster); !valid.ok()) {
     return named(valid.error());
+  }
+  const std::string& framework = row.framework().empty() ? suite.framework() : row.framework();
+  if (!framework.empty()) {
+    Result<Framework> found = FindFramework(framework);
+    if (!found.ok()) return named(found.error());
+    prepared.framework = std::move(found).value();
   }
   if (row.has_copy()) {
     const auto bytes = static_cast<double>(row.copy().bytes());

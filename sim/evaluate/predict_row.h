@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "frameworks/framework.pb.h"
 #include "hw_specs/cluster.pb.h"
 #include "model_zoo/model.pb.h"
 #include "sim/graph/op.h"
@@ -34,6 +35,7 @@ struct Quantities {
 struct PreparedRow {
   const Row* row = nullptr;  // Of the suite, which must outlive this.
   Cluster cluster;
+  Framework framework;  // Without a name: none.
   Model model;        // Of an iteration.
   ResolvedPlan plan;  // Likewise.
   OpShape shape;      // Of an operation or a collective.

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "frameworks/find_framework.h"
 #include "hw_specs/find_cluster.h"
 #include "hw_specs/validate_cluster.h"
 #include "hw_specs/validate_profile.h"
@@ -28,6 +29,12 @@ OptionSpec ClusterOption() {
 
 OptionSpec ProfileOption() {
   return {"profile", "FILE", "measured costs, which take precedence over the cluster's rooflines"};
+}
+
+OptionSpec FrameworkOption() {
+  return {"framework", "NAME|FILE",
+          "what training software adds, a name of `twinstep list frameworks` or a text file like "
+          "those of frameworks/ (default: every operation is one fused kernel)"};
 }
 
 void AppendOptions(std::vector<OptionSpec> more, std::vector<OptionSpec>* options) {
@@ -68,6 +75,14 @@ Result<std::optional<Profile>> ReadProfileOption(const Options& options) {
   const Status valid = ValidateProfile(profile.value().message, profile.value().source);
   if (!valid.ok()) return valid.error();
   return std::optional<Profile>(std::move(profile).value().message);
+}
+
+Result<std::optional<Framework>> ReadFrameworkOption(const Options& options) {
+  const auto name = options.Get("framework");
+  if (!name) return std::optional<Framework>();
+  Result<Framework> framework = FindFramework(*name);
+  if (!framework.ok()) return OptionError("framework", framework.error().message);
+  return std::optional<Framework>(std::move(framework).value());
 }
 
 Status ApplySetOptions(const Options& options, const std::vector<NamedMessage>& messages) {

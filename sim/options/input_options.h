@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "frameworks/framework.pb.h"
 #include "hw_specs/cluster.pb.h"
 #include "hw_specs/profile.pb.h"
 #include "model_zoo/model.pb.h"
@@ -19,10 +20,11 @@
 
 namespace twinstep {
 
-// --model, --cluster and --profile with their help.
+// --model, --cluster, --profile and --framework with their help.
 OptionSpec ModelOption();
 OptionSpec ClusterOption();
 OptionSpec ProfileOption();
+OptionSpec FrameworkOption();
 
 // Behind the others.
 void AppendOptions(std::vector<OptionSpec> more, std::vector<OptionSpec>* options);
@@ -37,6 +39,9 @@ Result<Model> ReadModelOption(const Options& options);
 Result<Cluster> ReadClusterOption(const Options& options);
 // Nothing if --profile is not given.
 Result<std::optional<Profile>> ReadProfileOption(const Options& options);
+
+// Nothing if --framework is not given.
+Result<std::optional<Framework>> ReadFrameworkOption(const Options& options);
 
 // Every --set, applied to the one message that has its field. An Error where one has several
 // values: sweeps are expanded before. What was changed is the caller's to validate.

@@ -133,6 +133,7 @@ std::string EchoText(const Report& report) {
                         " host memory a node");
   text += Paragraph("links", kLabelWidth, LinksText(report.cluster));
   if (!report.profile.empty()) text += Paragraph("profile", kLabelWidth, report.profile);
+  if (!report.framework.empty()) text += Paragraph("framework", kLabelWidth, report.framework);
   if (!report.plan_is_valid) {
     return text + Paragraph("plan", kLabelWidth,
                             StrCat(CountOf(report.requested_gpus, "GPU"),

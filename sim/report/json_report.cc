@@ -197,6 +197,7 @@ ordered_json ToJson(const Report& report) {
   }
   json["engine"] = report.engine;
   if (!report.profile.empty()) json["profile"] = report.profile;
+  if (!report.framework.empty()) json["framework"] = report.framework;
   if (report.plan_is_valid) {
     json["iteration"] = {{"sequences", report.plan.global_batch},
                          {"sequence_length", report.plan.sequence_length},
@@ -211,6 +212,14 @@ ordered_json ToJson(const Report& report) {
     json["gpu_memory_budget_bytes"] = report.gpu_memory_budget_bytes;
   }
   if (report.results) AddResults(*report.results, &json);
+  json["error_bars"] = ordered_json::array();
+  for (const ErrorBar& bar : report.error_bars) {
+    json["error_bars"].push_back({{"suite", bar.suite},
+                                  {"rows", bar.rows},
+                                  {"median_error", bar.median},
+                                  {"worst_error", bar.worst},
+                                  {"beyond", bar.beyond}});
+  }
   if (report.closed_form) json["closed_form"] = ClosedFormJson(*report.closed_form);
   if (report.infeasible) json["infeasible"] = ToJson(*report.infeasible);
   json["warnings"] = report.warnings;

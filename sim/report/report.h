@@ -117,6 +117,14 @@ struct ClosedFormReport {
   std::vector<ClosedFormTerm> memory;
 };
 
+// How far off predictions for the cluster were, on a suite of measured runs (suites/*.textproto).
+struct ErrorBar {
+  std::string suite;
+  int rows = 0;
+  double median = 0, worst = 0;     // Of |predicted / measured - 1|, iteration time.
+  std::vector<std::string> beyond;  // In what this simulation lies outside of the suite's rows.
+};
+
 struct Report {
   Model model;
   Cluster cluster;
@@ -127,6 +135,8 @@ struct Report {
   ResolvedPlan plan;
   std::string engine;
   std::string profile;                       // Name; empty without one.
+  std::string framework;                     // Name; empty without one.
+  std::vector<ErrorBar> error_bars;          // Empty: no suite has runs on the cluster.
   bool offload_solved = false;               // --offload-ratio auto.
   std::int64_t gpu_memory_budget_bytes = 0;  // 0 = not given.
   std::int64_t gpu_memory_capacity_bytes = 0;

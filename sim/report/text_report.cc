@@ -58,9 +58,24 @@ std::string OffloadText(const Report& report) {
   return text;
 }
 
+std::string ErrorBarText(const Report& report) {
+  if (report.error_bars.empty()) return Line("error bar", "unknown: no suite has runs on it");
+  std::string text;
+  for (const ErrorBar& bar : report.error_bars) {
+    std::string line = "+- " + Percent(bar.median) + " (worst " + Percent(bar.worst) + ") on " +
+                       CountOf(bar.rows, "run") + " of " + bar.suite;
+    for (std::size_t i = 0; i < bar.beyond.size(); ++i) {
+      line += (i == 0 ? "; extrapolated: " : ", ") + bar.beyond[i];
+    }
+    text += Line("error bar", line);
+  }
+  return text;
+}
+
 std::string HeadlineText(const Report& report, const SimulationResults& results) {
   std::string text = "\nResult\n";
   text += Line("iteration time", Seconds(results.iteration_s));
+  text += ErrorBarText(report);
   text += Line("tokens/s", Count(std::llround(results.tokens_per_s)));
   text += Line("tokens/s/GPU", Grouped(results.tokens_per_s_per_gpu, 1));
   text += Line("MFU", Percent(results.mfu));

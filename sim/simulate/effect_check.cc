@@ -13,7 +13,8 @@
 namespace twinstep {
 namespace {
 
-constexpr std::array<std::string_view, 25> kTried = {"set",
+constexpr std::array<std::string_view, 26> kTried = {"set",
+                                                     "framework",
                                                      "profile",
                                                      "precision",
                                                      "clip-norm",

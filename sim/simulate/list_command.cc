@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "frameworks/find_framework.h"
 #include "hw_specs/find_cluster.h"
 #include "model_zoo/find_model.h"
 #include "sim/report/echo_text.h"
@@ -14,15 +15,18 @@ namespace {
 
 constexpr const char* kHelp =
     "twinstep list: what this binary knows by name\n\n"
-    "  twinstep list models     for --model\n"
-    "  twinstep list clusters   for --cluster\n"
-    "  twinstep list suites     for twinstep evaluate\n\n"
+    "  twinstep list models       for --model\n"
+    "  twinstep list clusters     for --cluster\n"
+    "  twinstep list frameworks   for --framework\n"
+    "  twinstep list suites       for twinstep evaluate\n\n"
     "One name a line, its first word. Any other is a text file away: see model_zoo/model.proto,\n"
-    "hw_specs/cluster.proto and suites/suite.proto.\n";
+    "hw_specs/cluster.proto, frameworks/framework.proto and suites/suite.proto.\n";
 
 std::string Describe(const Suite& suite) {
   return StrCat(suite.description(), " (", suite.rows_size(), " rows)");
 }
+
+std::string Describe(const Framework& framework) { return framework.description(); }
 
 template <typename Find>
 ExitCode ListAll(const std::vector<std::string>& names, Find find, std::ostream& out,
@@ -49,14 +53,18 @@ ExitCode RunListCommand(const std::vector<std::string>& arguments, std::ostream&
     return ExitCode::kDone;
   }
   if (arguments.size() != 1) {
-    err << "twinstep list: one argument: models, clusters or suites\n";
+    err << "twinstep list: one argument: models, clusters, frameworks or suites\n";
     return ExitCode::kBadInput;
   }
   if (arguments[0] == "models") return ListAll(ListModels(), FindModel, out, err);
   if (arguments[0] == "suites") return ListAll(ListSuites(), FindSuite, out, err);
+  if (arguments[0] == "frameworks") {
+    return ListAll(ListFrameworks(), FindFramework, out, err);
+  }
   if (arguments[0] == "clusters") return ListAll(ListClusters(), FindCluster, out, err);
-  err << "twinstep list: '" << arguments[0] << "' is none of models, clusters and suites"
-      << DidYouMean(arguments[0], {"models", "clusters", "suites"}) << "\n";
+  err << "twinstep list: '" << arguments[0]
+      << "' is none of models, clusters, frameworks and suites"
+      << DidYouMean(arguments[0], {"models", "clusters", "frameworks", "suites"}) << "\n";
   return ExitCode::kBadInput;
 }
 

@@ -16,7 +16,8 @@ OptionGroup InputOptions() {
                         ClusterOption(),
                         {"gpus", "N", "GPUs that the plan uses (default: all of the cluster)"}}};
   AppendOptions(BatchOptions(), &group.options);
-  AppendOptions({ProfileOption(),
+  AppendOptions({FrameworkOption(),
+                 ProfileOption(),
                  {"set", "FIELD=VALUE",
                   "change a field of the model or the cluster, by its path as in the "
                   "file: --set node.pcie.h2d_bytes_per_s=128e9. Several values "

@@ -37,6 +37,7 @@ std::int64_t RuntimeOverheadBytes(const SimulateInput& input) {
 Status ReadLimits(const Options& options, SimulateInput* input) {
   input->gpu_memory_capacity_bytes =
       input->cluster.gpu().memory_bytes() - RuntimeOverheadBytes(*input);
+  if (input->framework) input->gpu_memory_capacity_bytes -= input->framework->buffer_bytes();
   input->host_memory_budget_bytes = input->cluster.node().host().memory_bytes();
   return FirstError({
       ReadInteger(options, "gpu-memory-budget", 1,
@@ -88,6 +89,9 @@ Result<SimulateInput> ReadInput(const Options& options) {
   Result<Cluster> cluster = ReadClusterOrMeasured(options, input.profile);
   if (!cluster.ok()) return cluster.error();
   input.cluster = std::move(cluster).value();
+  Result<std::optional<Framework>> framework = ReadFrameworkOption(options);
+  if (!framework.ok()) return framework.error();
+  input.framework = std::move(framework).value();
   // What a person may change is validated once it is changed.
   for (const Status& status :
        {ApplySetOptions(options, {{"model", &input.model}, {"cluster", &input.cluster}}),

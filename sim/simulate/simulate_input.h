@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "frameworks/framework.pb.h"
 #include "hw_specs/cluster.pb.h"
 #include "hw_specs/profile.pb.h"
 #include "model_zoo/model.pb.h"
@@ -23,6 +24,7 @@ struct SimulateInput {
   Model model;
   Cluster cluster;
   std::optional<Profile> profile;
+  std::optional<Framework> framework;
   Plan plan;
   std::int64_t gpus = 0;
   PlanRules rules;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "sim/cost/framework_costs.h"
 #include "sim/format.h"
 #include "sim/lower/lower.h"
 #include "sim/plan/placement.h"
@@ -11,6 +12,7 @@
 #include "sim/simulate/offload_budget.h"
 #include "sim/simulate/size_guard.h"
 #include "sim/str_cat.h"
+#include "suites/error_bar.h"
 
 namespace twinstep {
 namespace {
@@ -23,6 +25,7 @@ Report EchoOf(const SimulateInput& input) {
   report.requested_gpus = input.gpus;
   report.engine = input.engine == EngineKind::kSimgrid ? "simgrid" : "fast";
   if (input.profile) report.profile = input.profile->name();
+  if (input.framework) report.framework = input.framework->name();
   report.offload_solved = input.solve_offload;
   report.gpu_memory_budget_bytes = input.gpu_memory_budget_bytes.value_or(0);
   report.gpu_memory_capacity_bytes = input.gpu_memory_capacity_bytes;
@@ -72,7 +75,9 @@ Result<SimulatedIteration> RunIteration(const SimulateInput& input, const Resolv
 
   Tell(progress, "costs of " + size);
   const Profile* profile = input.profile ? &*input.profile : nullptr;
-  Result<GraphCosts> costs = ComputeCosts(run.graph, input.model, input.cluster, profile);
+  const Framework* framework = input.framework ? &*input.framework : nullptr;
+  Result<GraphCosts> costs =
+      ComputeFrameworkCosts(run.graph, input.model, input.cluster, profile, framework);
   if (!costs.ok()) return costs.error();
   run.costs = std::move(costs).value();
 
@@ -124,6 +129,8 @@ Result<Simulation> Simulate(const SimulateInput& input, Progress* progress,
   report.plan = plan.value();
   report.plan_is_valid = true;
   report.warnings = plan.value().warnings;
+  report.error_bars =
+      ErrorBarsOf({input.model, input.cluster, plan.value(), report.framework, report.profile});
 
   Result<SimulatedIteration> run = RunIteration(input, plan.value(), progress, memory_points);
   if (!run.ok()) {

@@ -30,6 +30,12 @@ Cluster Find(const std::string& name) {
 Cluster TwoH200() { return Find("h200-x2"); }
 Cluster EightH200() { return Find("dgx-h100"); }
 
+// Without the limits of power that hours of training meet.
+Cluster ShortBenchmark(Cluster cluster) {
+  cluster.mutable_gpu()->clear_sustained_fraction();
+  return cluster;
+}
+
 OpShape Shape(OpCode op, std::array<std::int64_t, 6> dims) { return {.op = op, .dims = dims}; }
 OpShape Cube(std::int64_t n) { return Shape(OpCode::kGemmForward, {n, n, n}); }
 
@@ -63,17 +69,17 @@ void ExpectMeasured(const Cluster& cluster, const std::vector<Measured>& rows) {
 }
 
 TEST(CalibrationTest, H200GemmCubes) {  // M9.
-  ExpectMeasured(TwoH200(), {{Cube(1024), 135, 0.05},
-                             {Cube(2048), 637, 0.05},
-                             {Cube(4096), 813, 0.05},
-                             {Cube(8192), 817, 0.05}});
+  ExpectMeasured(ShortBenchmark(TwoH200()), {{Cube(1024), 135, 0.05},
+                                             {Cube(2048), 637, 0.05},
+                                             {Cube(4096), 813, 0.05},
+                                             {Cube(8192), 817, 0.05}});
 }
 
 TEST(CalibrationTest, H200GemmsOfTraining) {
   // cuBLASLt's best of eight algorithms, m = 32768; runs differ by up to 15 % (build.md). These
-  // large products run below the cubes' rate, which the constants here follow: the model is fast.
+  // products take milliseconds each and run at the sustained rate.
   const auto row = [](OpCode op, std::int64_t n, std::int64_t k, double tflops) {
-    return Measured{Shape(op, {32768, n, k}), tflops, 0.27};
+    return Measured{Shape(op, {32768, n, k}), tflops, 0.17};
   };
   ExpectMeasured(
       TwoH200(),
@@ -87,18 +93,27 @@ TEST(CalibrationTest, H200GemmsOfTraining) {
        row(OpCode::kGemmWgrad, 32000, 2048, 672)});
 }
 
-TEST(CalibrationTest, TrainingStaysBelowTheBestGemm) {
-  // M7 found the best shape of a short benchmark; hw_specs say what training sustains.
-  const auto share = [](const std::string& cluster, const OpShape& shape, double best_tflops) {
-    return Tflops(Find(cluster), shape) / best_tflops;
-  };
-  for (const double at :
-       {share("dgx-a100", Shape(OpCode::kGemmForward, {1024, 5120, 10240}), 271.2),
-        share("dgx-h100", Shape(OpCode::kGemmForward, {2048, 2048, 13312}), 794.5),
-        share("h800", Shape(OpCode::kGemmForward, {2048, 2048, 13312}), 794.5)}) {
-    EXPECT_GT(at, 0.85);
-    EXPECT_LT(at, 1.0);
+TEST(CalibrationTest, BestGemmOfAShortBenchmark) {  // M7.
+  ExpectMeasured(ShortBenchmark(Find("dgx-a100")),
+                 {{Shape(OpCode::kGemmForward, {1024, 10240, 5120}), 271.2, 0.05}});
+  for (const char* cluster : {"dgx-h100", "h800"}) {
+    ExpectMeasured(ShortBenchmark(Find(cluster)),
+                   {{Shape(OpCode::kGemmForward, {2048, 2048, 13312}), 794.5, 0.05}});
   }
+}
+
+TEST(CalibrationTest, AccumulatingGradientsWaitForTheirOutput) {
+  // SimuMax, A100 PCIe, 4096 tokens: forward products at 0.75, fp32 gradients that accumulate at
+  // 0.71 of the peak; with 33024 tokens the same 0.755. Relative to the forward product.
+  const Cluster cluster = Find("dgx-a100");
+  const auto ratio = [&](std::int64_t tokens) {
+    OpShape gradient = Shape(OpCode::kGemmWgrad, {tokens, 16384, 8192});
+    gradient.flags = kAccumulateGradient;
+    return Tflops(cluster, gradient) /
+           Tflops(cluster, Shape(OpCode::kGemmForward, {tokens, 16384, 8192}));
+  };
+  EXPECT_NEAR(ratio(4096), 0.71 / 0.75, 0.015);
+  EXPECT_NEAR(ratio(33024), 1, 0.015);
 }
 
 TEST(CalibrationTest, H800OperatorsOfTable6) {  // papers.md 1.5, Llama-175B at 2048 tokens a GPU.

@@ -64,7 +64,7 @@ TEST(RooflineTest, WaveQuantisation) {
   };
   EXPECT_DOUBLE_EQ(waves(4), 1);
   EXPECT_DOUBLE_EQ(waves(3), 1);
-  EXPECT_DOUBLE_EQ(waves(5), 1.5);  // A quarter of a wave costs half.
+  EXPECT_DOUBLE_EQ(waves(5), 1.7);  // A quarter of a wave costs 0.7.
   EXPECT_DOUBLE_EQ(waves(7), 1.75);
   EXPECT_DOUBLE_EQ(waves(8), 2);
   // Tiles of 2 and 1 are split over k; their partial sums are a few per cent.
@@ -93,6 +93,66 @@ TEST(RooflineTest, TheThreeGemmsOfALayerTurnTheirDimensions) {
   const double forward = roofline.Of(Shape(OpCode::kGemmForward, {4096, 2048, 1024})).compute_s;
   EXPECT_DOUBLE_EQ(roofline.Of(Shape(OpCode::kGemmDgrad, {4096, 1024, 2048})).compute_s, forward);
   EXPECT_DOUBLE_EQ(roofline.Of(Shape(OpCode::kGemmWgrad, {1024, 4096, 2048})).compute_s, forward);
+}
+
+TEST(RooflineTest, SustainedRateIsAFractionOfTheBenchmarks) {
+  Cluster cluster = PlainCluster();
+  cluster.mutable_gpu()->set_sustained_fraction(0.8);
+  EXPECT_DOUBLE_EQ(OperatorRoofline(cluster, 4).Of(Cube(8192)).compute_s,
+                   OperatorRoofline(PlainCluster(), 4).Of(Cube(8192)).compute_s / 0.8);
+}
+
+TEST(RooflineTest, WideOutputsArePartlyWaitedFor) {
+  Cluster cluster = PlainCluster();
+  Gpu& gpu = *cluster.mutable_gpu();
+  gpu.set_streaming_multiprocessors(4);
+  gpu.set_gemm_tile_m(128);
+  gpu.set_gemm_tile_n(128);
+  const auto seconds = [&](int gradient_bytes, std::uint16_t flags) {
+    const OpShape shape = Shape(OpCode::kGemmWgrad, {4096, 512, 128}, Dtype::kBf16, flags);
+    return OperatorRoofline(cluster, gradient_bytes).Of(shape).compute_s;
+  };
+  // One wave of four tiles. Each SM has a quarter of 1 TB/s for its tile.
+  const double tile = 128 * 128 / (1e12 / 4);
+  EXPECT_NEAR(seconds(4, 0) - seconds(2, 0), 0.43 * 2 * tile, 1e-12);
+  EXPECT_NEAR(seconds(4, kAccumulateGradient) - seconds(2, 0), 0.43 * 6 * tile, 1e-12);
+}
+
+TEST(RooflineTest, OddHeadSizesMissTheTensorCores) {
+  const OperatorRoofline roofline(PlainCluster(), 4);
+  const auto seconds = [&](std::int64_t head_dim) {
+    return roofline.Of(Shape(OpCode::kAttentionScores, {1, 8, 8, 2048, 2048, head_dim})).compute_s;
+  };
+  EXPECT_DOUBLE_EQ(seconds(150), 10 * seconds(144) * 150 / 144);
+}
+
+TEST(RooflineTest, FrameworksRunMoreKernels) {
+  Cluster cluster = PlainCluster();
+  cluster.mutable_gpu()->set_kernel_launch_s(3e-6);
+  Framework framework;
+  OperationKernels& kernels = *framework.add_kernels();
+  kernels.set_op("mul_forward");
+  kernels.set_traffic(2);
+  kernels.set_launches(3);
+  OperationKernels& slow = *framework.add_kernels();
+  slow.set_op("gemm_forward");
+  slow.set_arithmetic(1.5);
+  framework.set_separate_bias_gradient(true);
+  framework.set_separate_accumulation(true);
+  framework.set_optimizer_bytes_per_param(24);
+  const OperatorRoofline plain(cluster, 4), with(cluster, 4, &framework);
+  const OpShape mul = Shape(OpCode::kMulForward, {1000, 1000});
+  EXPECT_NEAR(with.Of(mul).seconds, 9e-6 + 12e6 / 1e12, 1e-15);
+  EXPECT_DOUBLE_EQ(with.Of(Cube(4096)).compute_s, 1.5 * plain.Of(Cube(4096)).compute_s);
+  const OpShape adam = Shape(OpCode::kAdam, {1'000'000});
+  EXPECT_NEAR(with.Of(adam).seconds - plain.Of(adam).seconds, 3e-6 + 24e6 / 1e12, 1e-15);
+  // The bias: one read of the output's gradient. The sum: 2 read, 4 read and written.
+  const OpShape wgrad =
+      Shape(OpCode::kGemmWgrad, {8192, 1024, 512}, Dtype::kBf16, kHasBias | kAccumulateGradient);
+  EXPECT_NEAR(with.Of(wgrad).seconds - plain.Of(wgrad).seconds,
+              6e-6 + (2 * 8192.0 * 1024 + 10 * 1024.0 * 512) / 1e12, 1e-15);
+  framework.set_dispatch_s(1e-3);
+  EXPECT_DOUBLE_EQ(OperatorRoofline(cluster, 4, &framework).Of(mul).seconds, 3e-3);
 }
 
 TEST(RooflineTest, AdamFromBandwidthOrFromItsOwnRate) {

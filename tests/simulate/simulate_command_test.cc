@@ -17,6 +17,7 @@ namespace twinstep {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
@@ -63,6 +64,32 @@ TEST(SimulateCommandTest, ReportsAnIteration) {
   for (const auto& [name, seconds] : report.at("breakdown").items()) sum += seconds.get<double>();
   EXPECT_NEAR(sum, report.at("iteration_time_s").get<double>(), 1e-12);
   EXPECT_THAT(answer.Warnings(), IsEmpty());
+}
+
+TEST(SimulateCommandTest, FrameworksAddWork) {
+  const double plain = CallTiny({}).Json().at("iteration_time_s");
+  const Answer eager = CallTiny({"--framework", "pytorch-eager"});
+  ASSERT_EQ(eager.code, 0) << eager.err;
+  EXPECT_GT(eager.Json().at("iteration_time_s"), plain);
+  EXPECT_EQ(eager.Json().at("framework"), "pytorch-eager");
+  const Answer unknown = CallTiny({"--framework", "pytorch-eagre"});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("pytorch-eager"));
+}
+
+TEST(SimulateCommandTest, ErrorBarsSayInWhatTheyAreExtrapolated) {
+  const std::vector<std::string> run = {
+      "--model", "llama-3.1-8b",   "--cluster", "dgx-h100",    "--gpus",        "8",      "--cp",
+      "2",       "--global-batch", "8",         "--framework", "megatron-2025", "--json", "-"};
+  const json bar = Call(run).Json().at("error_bars").at(0);
+  EXPECT_EQ(bar.at("suite"), "llama3-h100");
+  EXPECT_GT(bar.at("median_error"), 0);
+  EXPECT_THAT(bar.at("beyond").get<std::vector<std::string>>(), IsEmpty());
+  std::vector<std::string> changed = run;
+  changed.insert(changed.end(), {"--set", "node.nic.bytes_per_s=100e9", "--seq", "4096"});
+  EXPECT_THAT(Call(changed).Json().at("error_bars").at(0).at("beyond").dump(),
+              AllOf(HasSubstr("changed constants"), HasSubstr("4,096 positions")));
+  EXPECT_THAT(CallTiny({}).Json().at("error_bars"), IsEmpty());
 }
 
 TEST(SimulateCommandTest, TheSameInputGivesTheSameBytes) {

@@ -1,0 +1,59 @@
+#include "frameworks/find_framework.h"
+
+#include "sim/graph/op.h"
+#include "sim/str_cat.h"
+#include "sim/textproto/field_rules.h"
+#include "sim/textproto/named_texts.h"
+#include "sim/textproto/text_file.h"
+
+namespace twinstep {
+
+const std::vector<NamedText>& EmbeddedFrameworks();  // Generated from frameworks/*.textproto.
+
+namespace {
+
+bool IsOperation(const std::string& name) {
+  for (int i = 0; i < kOpCodeCount; ++i) {
+    if (name == Name(static_cast<OpCode>(i))) return true;
+  }
+  return false;
+}
+
+Status Validate(const Framework& framework, const TextSource& source) {
+  FieldErrors errors(framework, source);
+  errors.CheckEveryNumber();
+  errors.CheckZeroOrRange("dispatch_s", 1e-12, 1);
+  errors.CheckZeroOrRange("optimizer_bytes_per_param", 1e-6, 1e3);
+  errors.CheckZeroOrRange("buffer_bytes", 1, 0x1p40);
+  for (int i = 0; i < framework.kernels_size(); ++i) {
+    const std::string field = StrCat("kernels[", i, "]");
+    const OperationKernels& kernels = framework.kernels(i);
+    if (!IsOperation(kernels.op())) {
+      errors.Add(field + ".op", StrCat("no operation '", kernels.op(), "'"));
+    }
+    if (kernels.traffic() > 1e3) errors.Add(field + ".traffic", "is more than 1000");
+    if (kernels.launches() > 1e3) errors.Add(field + ".launches", "is more than 1000");
+  }
+  return errors.status();
+}
+
+}  // namespace
+
+std::vector<std::string> ListFrameworks() {
+  std::vector<std::string> names;
+  for (const NamedText& framework : EmbeddedFrameworks()) names.emplace_back(framework.name);
+  return names;
+}
+
+Result<Framework> FindFramework(const std::string& name_or_path) {
+  const Result<FoundText> found = FindText(EmbeddedFrameworks(), "framework", name_or_path);
+  if (!found.ok()) return found.error();
+  Result<ParsedText<Framework>> parsed =
+      ParseText<Framework>(found.value().text, found.value().source);
+  if (!parsed.ok()) return parsed.error();
+  const Status valid = Validate(parsed.value().message, parsed.value().source);
+  if (!valid.ok()) return valid.error();
+  return std::move(parsed).value().message;
+}
+
+}  // namespace twinstep

@@ -1,0 +1,21 @@
+// Frameworks by name or path.
+//
+//   Result<Framework> eager = FindFramework("pytorch-eager");  // One of ListFrameworks().
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "frameworks/framework.pb.h"
+#include "sim/result.h"
+
+namespace twinstep {
+
+// Names of frameworks/*.textproto, in alphabetical order.
+std::vector<std::string> ListFrameworks();
+
+// A framework whose operations exist and whose numbers are in range. An unknown name is an Error
+// with the closest names; a bad file names line, column and field.
+Result<Framework> FindFramework(const std::string& name_or_path);
+
+}  // namespace twinstep
