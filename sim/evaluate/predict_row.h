@@ -36,9 +36,9 @@ struct PreparedRow {
   const Row* row = nullptr;  // Of the suite, which must outlive this.
   Cluster cluster;
   Framework framework;  // Without a name: none.
-  Model model;        // Of an iteration.
-  ResolvedPlan plan;  // Likewise.
-  OpShape shape;      // Of an operation or a collective.
+  Model model;          // Of an iteration.
+  ResolvedPlan plan;    // Likewise.
+  OpShape shape;        // Of an operation or a collective.
   Quantities measured;
   // What a null model sees: the work, in floating-point operations or wire bytes, that the row does
   // a second at peak. seconds at peak = work_at_peak_s.
