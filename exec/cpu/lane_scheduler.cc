@@ -9,6 +9,9 @@ namespace {
 
 // Lanes that only go on when no other can: what orders the others must then come from edges.
 constexpr std::uint64_t kMostStragglers = 3;
+// How long a thread without work looks for it before it sleeps: to wake up takes as long, and most
+// waits for the other members of a collective are shorter.
+constexpr std::chrono::microseconds kLookTime{50};
 
 }  // namespace
 
@@ -48,7 +51,9 @@ void LaneScheduler::Push(std::size_t lane, LaneCommand command) {
 
 void LaneScheduler::MakeReady(std::size_t lane) {
   ready_[(ready_begin_ + ready_count_++) % ready_.size()] = lane;
-  if (idle_ > 0) work_.notify_one();
+  has_ready_.store(true, std::memory_order_relaxed);
+  // Threads that look for work come by themselves.
+  if (idle_ > 0 && ready_count_ > looking_) work_.notify_one();
 }
 
 void LaneScheduler::Wake(std::size_t* first_waiting) {
@@ -65,7 +70,19 @@ std::size_t LaneScheduler::TakeReady() {
   const std::size_t lane = ready_[ready_begin_];
   ready_begin_ = (ready_begin_ + 1) % ready_.size();
   --ready_count_;
+  if (ready_count_ == 0) has_ready_.store(false, std::memory_order_relaxed);
   return lane;
+}
+
+void LaneScheduler::LookForWork(std::unique_lock<std::mutex>* lock) {
+  ++looking_;
+  lock->unlock();
+  const auto end = std::chrono::steady_clock::now() + kLookTime;
+  while (!has_ready_.load(std::memory_order_relaxed) && std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+  }
+  lock->lock();
+  --looking_;
 }
 
 std::size_t LaneScheduler::DrawReady() {
@@ -156,6 +173,7 @@ void LaneScheduler::Serve(std::size_t thread) {
   ++started_;
   finished_.notify_one();
   while (!stop_) {
+    if (draining_ && !failed_ && ready_count_ == 0) LookForWork(&lock);
     if (!draining_ || failed_ || ready_count_ == 0) {
       ++idle_;
       work_.wait(lock, [this] { return stop_ || (draining_ && !failed_ && ready_count_ > 0); });

@@ -9,6 +9,7 @@
 // progress.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -96,6 +97,8 @@ class LaneScheduler {
   void MakeReady(std::size_t lane);
   void Wake(std::size_t* first_waiting);
   std::size_t TakeReady();
+  // Until a lane is ready or some time has passed; lets go of the lock meanwhile.
+  void LookForWork(std::unique_lock<std::mutex>* lock);
   std::size_t DrawReady();
   void DrawStragglers();
   bool Stopped() const { return stop_ || failed_; }
@@ -109,8 +112,9 @@ class LaneScheduler {
   std::condition_variable work_, finished_;
   std::vector<std::size_t> ready_;  // Circular; a lane stands in it once at most.
   std::size_t ready_begin_ = 0, ready_count_ = 0;
-  std::size_t started_ = 0, idle_ = 0;  // Threads.
-  std::size_t pushed_ = 0, done_ = 0;   // Commands.
+  std::atomic<bool> has_ready_ = false;  // ready_count_ > 0, for those without the lock.
+  std::size_t started_ = 0, idle_ = 0, looking_ = 0;  // Threads.
+  std::size_t pushed_ = 0, done_ = 0;                 // Commands.
   bool draining_ = false, failed_ = false, stop_ = false;
   bool shuffles_ = false;
   std::mt19937_64 random_;
