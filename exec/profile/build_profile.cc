@@ -139,6 +139,7 @@ Profile BuildEntries(const PrimitiveSamples& samples) {
     const double busy_s = times.busy_s.empty() ? 0 : Median(Summarize(times.busy_s));
     AddEntry(primitive, Summarize(times.alone_s), busy_s, &profile);
   }
+  profile.set_busy_threads(samples.busy_threads);
   if (!samples.gap_s.empty()) profile.set_dispatch_s(Median(Summarize(samples.gap_s)));
   return profile;
 }
@@ -180,6 +181,26 @@ Coverage CoverageOf(const Profile& profile, const TaskGraph& graph) {
     }
   }
   return coverage;
+}
+
+Spread SpreadOf(const Profile& profile) {
+  Spread spread;
+  std::vector<double> all;
+  const auto add = [&](const auto& entries) {
+    for (const auto& entry : entries) {
+      all.push_back(entry.relative_spread());
+      if (!spread.at.empty() && entry.relative_spread() <= spread.largest) continue;
+      spread.largest = entry.relative_spread();
+      spread.at = KeyOf(entry);
+    }
+  };
+  add(profile.operators());
+  add(profile.copies());
+  add(profile.collectives());
+  if (all.empty()) return spread;
+  std::sort(all.begin(), all.end());
+  spread.median = Quantile(all, 0.5);
+  return spread;
 }
 
 std::string ProfileText(const Profile& profile) {

@@ -30,6 +30,13 @@ struct Coverage {
 };
 Coverage CoverageOf(const Profile& profile, const TaskGraph& graph);
 
+// How far the samples of the entries spread, each entry's relative_spread.
+struct Spread {
+  double median = 0, largest = 0;
+  std::string at;  // The entry with the largest.
+};
+Spread SpreadOf(const Profile& profile);
+
 // The text file, with a comment that says what it is.
 std::string ProfileText(const Profile& profile);
 

@@ -70,6 +70,8 @@ Machine ReadMachine() {
   return machine;
 }
 
+std::int64_t AllocatableBytes() { return MemoryLine(ReadAll("/proc/meminfo"), "MemAvailable"); }
+
 std::string Describe(const Machine& machine) {
   return StrCat(machine.cpu, ", ", machine.cores, machine.cores == 1 ? " core, " : " cores, ",
                 Bytes(static_cast<double>(machine.memory_bytes)));

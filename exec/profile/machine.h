@@ -19,6 +19,8 @@ struct Machine {
 
 // Of Linux: /proc/cpuinfo and /proc/meminfo.
 Machine ReadMachine();
+// What could be allocated now.
+std::int64_t AllocatableBytes();
 // "AMD EPYC 9554, 2 cores, 23.4 GiB"
 std::string Describe(const Machine& machine);
 // The first "model name" of /proc/cpuinfo's text.

@@ -1,27 +1,39 @@
 #include "exec/profile/measure_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
-#include <condition_variable>
+#include <cstddef>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
+
+#include "exec/profile/machine.h"
+#include "exec/profile/parallel_runs.h"
+#include "exec/profile/statistics.h"
+#include "exec/profile/task_company.h"
 
 namespace twinstep {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Alone and busy times alternate, so that what else the machine does falls on both.
-constexpr int kRounds = 4;
 // Enough for any statistics; keeps memory small where iterations are short.
-constexpr std::size_t kMostSamples = 20'000;
+constexpr std::size_t kMostGaps = 20'000;
+// A task counts as alone with less than this share of the other threads at work, as busy with more.
+constexpr double kLittleCompany = 0.25, kMuchCompany = 0.75;
+// With fewer tasks than this in a class, all are taken, whatever their company.
+constexpr std::size_t kFewTasks = 5;
+// What may be allocated of the memory that is free.
+constexpr double kMemoryShare = 0.8;
 constexpr double kSecondsPerNanosecond = 1e-9;
 
 double Since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+double Seconds(const TaskTime& time) {
+  return static_cast<double>(time.end_ns - time.start_ns) * kSecondsPerNanosecond;
 }
 
 // A task's primitive by number; graphs have many tasks and few primitives.
@@ -56,93 +68,62 @@ class PrimitiveIndex {
   std::vector<std::uint32_t> of_task_;
 };
 
-using TimesOfPrimitives = std::vector<std::vector<double>>;
-using Runs = std::vector<std::unique_ptr<SerialRun>>;
+// Tasks by the company that they had.
+enum class Company : std::uint8_t { kAny, kLittle, kMuch };
+constexpr std::size_t kCompanies = 3;
 
-// All runs at once, each on a thread of its own, until every one has an iteration that counts
-// (which ran beside the others from begin to end) and the time is over.
-class BusyPhase {
- public:
-  // `iteration_s`: about what an iteration takes.
-  BusyPhase(double seconds, double iteration_s) : seconds_(seconds), iteration_s_(iteration_s) {}
+// Of one primitive in one kind of runs. The tasks of an iteration stand in different places, and
+// their mean is what the iteration takes; iterations are what is repeated.
+struct Measured {
+  std::array<std::vector<double>, kCompanies> iteration_means_s;
+  std::array<std::size_t, kCompanies> tasks{};
 
-  // `collect(i)`: an iteration of run i is done and counts; called from that run's thread.
-  Status Run(Runs* runs, const std::function<void(std::size_t)>& collect) {
-    counted_.assign(runs->size(), 0);
-    std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < runs->size(); ++i) {
-      threads.emplace_back([this, runs, &collect, i] { Repeat(runs, i, collect); });
-    }
-    WaitUntilEnough();
-    for (std::thread& thread : threads) thread.join();
-    if (error_.has_value()) return *error_;
-    return Unit{};
-  }
-
- private:
-  void Repeat(Runs* runs, std::size_t i, const std::function<void(std::size_t)>& collect) {
-    // Not all in the same operator at the same time.
-    std::this_thread::sleep_for(std::chrono::duration<double>(
-        iteration_s_ * static_cast<double>(i) / static_cast<double>(runs->size())));
-    for (bool warm = false; RunOne((*runs)[i].get()); warm = true) {
-      if (!warm) continue;
-      collect(i);
-      const std::lock_guard<std::mutex> lock(mutex_);
-      ++counted_[i];
-      changed_.notify_one();
+  void AddIteration(const std::array<std::vector<double>, kCompanies>& times_s) {
+    for (std::size_t i = 0; i < kCompanies; ++i) {
+      if (times_s[i].empty()) continue;
+      iteration_means_s[i].push_back(Summarize(times_s[i]).mean);
+      tasks[i] += times_s[i].size();
     }
   }
-
-  // False if the phase has ended meanwhile.
-  bool RunOne(SerialRun* run) {
-    const Status done = run->RunIteration();
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (!done.ok()) error_ = done.error();
-    if (error_.has_value()) changed_.notify_one();
-    return !stop_ && !error_.has_value();
+  const std::vector<double>& Of(Company company) const {
+    const auto i = static_cast<std::size_t>(company);
+    return iteration_means_s[tasks[i] < kFewTasks ? 0 : i];
   }
-
-  void WaitUntilEnough() {
-    const auto end = Clock::now() + std::chrono::duration<double>(seconds_);
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [this] {
-      return error_.has_value() || std::find(counted_.begin(), counted_.end(), 0) == counted_.end();
-    });
-    changed_.wait_until(lock, end, [this] { return error_.has_value(); });
-    stop_ = true;
+  void Append(const Measured& more) {
+    for (std::size_t i = 0; i < kCompanies; ++i) {
+      iteration_means_s[i].insert(iteration_means_s[i].end(), more.iteration_means_s[i].begin(),
+                                  more.iteration_means_s[i].end());
+      tasks[i] += more.tasks[i];
+    }
   }
-
-  const double seconds_, iteration_s_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<int> counted_;  // Iterations, by run.
-  bool stop_ = false;
-  std::optional<Error> error_;
 };
+using MeasuredPrimitives = std::vector<Measured>;
+
+void AppendTo(std::vector<double>* times, const std::vector<double>& more) {
+  times->insert(times->end(), more.begin(), more.end());
+}
 
 class PlanMeasurement {
  public:
   PlanMeasurement(const LoweredPlan& lowered, const MeasureOptions& options)
       : lowered_(lowered), options_(options), index_(lowered.graph) {
     alone_.resize(index_.primitives().size());
-    busy_.resize(index_.primitives().size());
+    together_.resize(index_.primitives().size());
   }
 
   Status Run() {
-    for (int i = 0; i < std::max(1, options_.threads); ++i) {
-      Result<std::unique_ptr<SerialRun>> run = SerialRun::Create(lowered_);
-      if (!run.ok()) return run.error();
-      runs_.push_back(std::move(run).value());
-    }
     const Clock::time_point begin = Clock::now();
-    const bool has_busy = runs_.size() > 1;
-    const double phase_s = options_.seconds / kRounds / (has_busy ? 2 : 1);
-    for (int round = 0; round < kRounds; ++round) {
+    if (const Status created = CreateRuns(); !created.ok()) return created;
+    const bool has_busy = busy_threads() > 1;
+    const double left_s = std::max(0.0, options_.seconds - Since(begin));
+    const double phase_s = left_s / kMeasuringRounds / (has_busy ? 2 : 1);
+    // Alternating, so that what else the machine does falls on both.
+    for (int round = 0; round < kMeasuringRounds; ++round) {
+      if (options_.begin_round) options_.begin_round();
       if (const Status alone = MeasureAlone(phase_s); !alone.ok()) return alone;
       if (has_busy) {
-        if (const Status busy = MeasureBusy(phase_s); !busy.ok()) return busy;
+        if (const Status busy = MeasureTogether(phase_s); !busy.ok()) return busy;
       }
-      if (options_.progress) options_.progress((round + 1.0) / kRounds);
       if (Since(begin) > options_.seconds) break;
     }
     return Unit{};
@@ -150,76 +131,132 @@ class PlanMeasurement {
 
   void AddTo(PrimitiveSamples* samples) const {
     for (std::size_t i = 0; i < alone_.size(); ++i) {
-      PrimitiveTimes& times = samples->times[index_.primitives()[i]];
-      times.alone_s.insert(times.alone_s.end(), alone_[i].begin(), alone_[i].end());
-      times.busy_s.insert(times.busy_s.end(), busy_[i].begin(), busy_[i].end());
+      const Primitive& primitive = index_.primitives()[i];
+      PrimitiveTimes& times = samples->times[primitive];
+      const bool has_together = together_[i].tasks[0] > 0;
+      const bool joins_ranks = primitive.group_size > 0;
+      AppendTo(&times.alone_s, joins_ranks && has_together ? together_[i].Of(Company::kLittle)
+                                                           : alone_[i].Of(Company::kAny));
+      AppendTo(&times.busy_s, together_[i].Of(Company::kMuch));
     }
     samples->gap_s.insert(samples->gap_s.end(), gaps_.begin(), gaps_.end());
+    if (busy_threads() > 1) {
+      samples->busy_threads = samples->busy_threads == 0
+                                  ? busy_threads()
+                                  : std::min(samples->busy_threads, busy_threads());
+    }
   }
 
  private:
-  // The first iteration only brings the run's memory back into the caches.
+  int ranks() const { return static_cast<int>(lowered_.graph.ranks.size()); }
+  int threads_of_run() const { return std::min(options_.threads, ranks()); }
+  int busy_threads() const { return static_cast<int>(together_runs_.size()) * threads_of_run(); }
+
+  // As many as fit into memory: one to run alone, and one more at least to run with others.
+  Status CreateRuns() {
+    const double memory = kMemoryShare * static_cast<double>(AllocatableBytes());
+    const auto run_bytes = static_cast<double>(std::max<std::int64_t>(1, lowered_.ArenaBytes()));
+    const int fit = static_cast<int>(std::clamp(memory / run_bytes, 1.0, 1e6)) - 1;
+    const int wanted = options_.threads > 1 ? options_.threads / threads_of_run() : 0;
+    for (int i = 0; i <= std::min(wanted, fit); ++i) {
+      Result<std::unique_ptr<PlanRun>> run =
+          PlanRun::Create(lowered_, {.threads = i == 0 ? 1 : threads_of_run()});
+      if (!run.ok()) return run.error();
+      (i == 0 ? serial_run_ : together_runs_.emplace_back()) = std::move(run).value();
+    }
+    return Unit{};
+  }
+
+  // The first iteration only brings the run's memory back into the caches; a long one does not
+  // depend on what was there before.
   Status MeasureAlone(double seconds) {
     const Clock::time_point begin = Clock::now();
     bool warm = false;
     do {
-      if (const Status done = runs_[0]->RunIteration(); !done.ok()) return done;
-      if (warm) {
-        Collect(*runs_[0], &alone_);
-        CollectGaps();
+      if (const Status done = serial_run_->RunIteration(); !done.ok()) return done;
+      if (std::exchange(warm, true) || Since(begin) > seconds) {
+        CollectAlone();
       }
-    } while (!std::exchange(warm, true) || Since(begin) < seconds);
+    } while (Since(begin) < seconds);
     return Unit{};
   }
 
-  Status MeasureBusy(double seconds) {
-    BusyPhase phase(seconds, iteration_s_);
-    std::vector<TimesOfPrimitives> times(runs_.size(), TimesOfPrimitives(busy_.size()));
-    const Status done = phase.Run(&runs_, [&](std::size_t i) { Collect(*runs_[i], &times[i]); });
+  Status MeasureTogether(double seconds) {
+    std::vector<MeasuredPrimitives> measured(together_runs_.size(),
+                                             MeasuredPrimitives(together_.size()));
+    ParallelRuns runs(&together_runs_, iteration_s_);
+    const Status done = runs.Repeat(
+        seconds, [&](std::size_t i) { CollectTogether(*together_runs_[i], &measured[i]); });
     if (!done.ok()) return done;
-    for (const TimesOfPrimitives& of_run : times) {
-      for (std::size_t i = 0; i < busy_.size(); ++i) Append(of_run[i], &busy_[i]);
+    for (const MeasuredPrimitives& of_run : measured) {
+      for (std::size_t i = 0; i < together_.size(); ++i) together_[i].Append(of_run[i]);
     }
     return Unit{};
   }
 
-  static void Append(const std::vector<double>& more, std::vector<double>* times) {
-    const std::size_t room = kMostSamples - std::min(kMostSamples, times->size());
-    times->insert(times->end(), more.begin(),
-                  more.begin() + static_cast<std::ptrdiff_t>(std::min(room, more.size())));
-  }
-
-  void Collect(const SerialRun& run, TimesOfPrimitives* times) const {
+  // The last iteration of a run. `share` says how many of the other threads worked beside a task.
+  void Collect(const PlanRun& run, const std::function<double(const TaskTime&)>& share,
+               MeasuredPrimitives* measured) const {
+    std::vector<std::array<std::vector<double>, kCompanies>> times_s(measured->size());
     for (TaskId id = 0; id < lowered_.graph.TaskCount(); ++id) {
       const std::uint32_t primitive = index_.Of(id);
-      if (primitive == kNone || (*times)[primitive].size() >= kMostSamples) continue;
+      if (primitive == kNone) continue;
       const TaskTime time = run.Time(id);
-      (*times)[primitive].push_back(static_cast<double>(time.end_ns - time.start_ns) *
-                                    kSecondsPerNanosecond);
+      const double company = share(time);
+      const auto add = [&](Company to) {
+        times_s[primitive][static_cast<std::size_t>(to)].push_back(Seconds(time));
+      };
+      add(Company::kAny);
+      if (company <= kLittleCompany) add(Company::kLittle);
+      if (company >= kMuchCompany) add(Company::kMuch);
     }
+    for (std::size_t i = 0; i < times_s.size(); ++i) (*measured)[i].AddIteration(times_s[i]);
+  }
+
+  void CollectAlone() {
+    Collect(
+        *serial_run_, [](const TaskTime&) { return 0.0; }, &alone_);
+    CollectGaps();
+  }
+
+  // The other runs' threads are taken to work all the time.
+  void CollectTogether(const PlanRun& run, MeasuredPrimitives* measured) const {
+    const TaskCompany company(TimesOf(run));
+    const double threads = busy_threads();
+    const double of_other_runs = threads - threads_of_run();
+    const auto share = [&](const TaskTime& time) {
+      return std::min(1.0, (company.Of(time) + of_other_runs) / (threads - 1));
+    };
+    Collect(run, share, measured);
+  }
+
+  std::vector<TaskTime> TimesOf(const PlanRun& run) const {
+    std::vector<TaskTime> times;
+    for (TaskId id = 0; id < lowered_.graph.TaskCount(); ++id) {
+      if (index_.Of(id) != kNone) times.push_back(run.Time(id));
+    }
+    return times;
   }
 
   void CollectGaps() {
-    std::vector<TaskTime> tasks;
-    for (TaskId id = 0; id < lowered_.graph.TaskCount(); ++id) {
-      if (index_.Of(id) != kNone) tasks.push_back(runs_[0]->Time(id));
-    }
-    std::sort(tasks.begin(), tasks.end(),
+    std::vector<TaskTime> times = TimesOf(*serial_run_);
+    std::sort(times.begin(), times.end(),
               [](const TaskTime& a, const TaskTime& b) { return a.start_ns < b.start_ns; });
-    for (std::size_t i = 1; i < tasks.size() && gaps_.size() < kMostSamples; ++i) {
-      gaps_.push_back(static_cast<double>(tasks[i].start_ns - tasks[i - 1].end_ns) *
+    for (std::size_t i = 1; i < times.size() && gaps_.size() < kMostGaps; ++i) {
+      gaps_.push_back(static_cast<double>(times[i].start_ns - times[i - 1].end_ns) *
                       kSecondsPerNanosecond);
     }
-    iteration_s_ = static_cast<double>(tasks.back().end_ns) * kSecondsPerNanosecond;
+    iteration_s_ = static_cast<double>(times.back().end_ns) * kSecondsPerNanosecond;
   }
 
   const LoweredPlan& lowered_;
   const MeasureOptions& options_;
   const PrimitiveIndex index_;
-  Runs runs_;
-  TimesOfPrimitives alone_, busy_;  // By primitive.
+  std::unique_ptr<PlanRun> serial_run_;
+  std::vector<std::unique_ptr<PlanRun>> together_runs_;
+  MeasuredPrimitives alone_, together_;
   std::vector<double> gaps_;
-  double iteration_s_ = 0;
+  double iteration_s_ = 0;  // On one thread.
 };
 
 }  // namespace

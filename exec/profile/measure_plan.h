@@ -1,6 +1,10 @@
-// Times of the primitives of a plan: iterations on one thread (each task alone), and on as many
-// threads at once as the backend has, each with ranks and memory of its own (every core busy with
-// the like, so that caches and DRAM are shared).
+// Times of the primitives of a plan, as they are where they stand in an iteration.
+//
+// Alone: iterations on one thread. Busy: all threads that the training will have at work, on the
+// plan's ranks as in training (several plans side by side, where it has fewer ranks than there are
+// threads), so that caches and DRAM are shared, and data come from where another core has put them.
+// What joins ranks (collectives, messages) has its data from several threads by nature: both its
+// times are of such runs, with little and with much company.
 //
 //   PrimitiveSamples samples;
 //   Status done = MeasurePlan(lowered, {.threads = 2, .seconds = 5}, &samples);
@@ -11,12 +15,13 @@
 #include <map>
 #include <vector>
 
+#include "exec/profile/plan_run.h"
 #include "exec/profile/primitive.h"
-#include "exec/profile/serial_run.h"
 #include "sim/result.h"
 
 namespace twinstep {
 
+// A number an iteration: the mean of its tasks, without outliers.
 struct PrimitiveTimes {
   std::vector<double> alone_s, busy_s;
 };
@@ -25,17 +30,21 @@ struct PrimitiveSamples {
   std::map<Primitive, PrimitiveTimes> times;
   // Between the end of a task and the begin of the next on the same thread.
   std::vector<double> gap_s;
+  // Fewest threads that were busy at once in a plan's busy runs; 0 = nothing was measured busy.
+  int busy_threads = 0;
 };
 
+inline constexpr int kMeasuringRounds = 4;
+
 struct MeasureOptions {
-  int threads = 1;     // That are busy at once; 1: nothing is measured under load.
+  int threads = 1;     // Of the training; 1: nothing is measured busy.
   double seconds = 5;  // To spend; a plan whose iterations take longer gets its few iterations.
-  // Told the share (0 to 1) that is done.
-  std::function<void(double)> progress = {};
+  // Called at the begin of each of at most kMeasuringRounds rounds.
+  std::function<void()> begin_round = {};
 };
 
 // Adds to `samples`, which may hold other plans' times. An Error (kNo) names rank and pool where
-// one run does not fit into memory.
+// a run does not fit into memory.
 Status MeasurePlan(const LoweredPlan& lowered, const MeasureOptions& options,
                    PrimitiveSamples* samples);
 

@@ -47,10 +47,11 @@ std::pair<std::string, std::vector<std::int64_t>> KeyOf(const std::string& op,
 Status ProfileMemory(const LoweredPlan& lowered, Profile* profile) {
   const TaskGraph& graph = lowered.graph;
   std::vector<std::int64_t> scratch_bytes(graph.TaskCount());
-  const Result<std::unique_ptr<SerialRun>> run =
-      SerialRun::Create(lowered, [&scratch_bytes](TaskId id, const KernelCall& call) {
-        scratch_bytes[id] = static_cast<std::int64_t>(RunKernelAndMeasureScratch(call));
-      });
+  const auto kernel = [&scratch_bytes](TaskId id, const KernelCall& call) {
+    scratch_bytes[id] = static_cast<std::int64_t>(RunKernelAndMeasureScratch(call));
+  };
+  const Result<std::unique_ptr<PlanRun>> run =
+      PlanRun::Create(lowered, {.threads = 1, .kernel = kernel});
   if (!run.ok()) return run.error();
   const Status done = run.value()->RunIteration();
   if (!done.ok()) return done.error();

@@ -6,7 +6,7 @@
 //   Status done = ProfileMemory(lowered, &profile);  // Fills profile.operator_memory.
 #pragma once
 
-#include "exec/profile/serial_run.h"
+#include "exec/profile/plan_run.h"
 #include "hw_specs/profile.pb.h"
 #include "sim/result.h"
 
@@ -14,7 +14,7 @@ namespace twinstep {
 
 // Entries of rank 0's first micro-batch in order of execution, and workspace_bytes of the operators
 // that the profile has. BLAS allocates its own workspaces, which are not in. Runs one iteration.
-// Errors as SerialRun's.
+// Errors as PlanRun's.
 Status ProfileMemory(const LoweredPlan& lowered, Profile* profile);
 
 }  // namespace twinstep

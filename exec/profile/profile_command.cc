@@ -1,6 +1,8 @@
 #include "exec/profile/profile_command.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <ctime>
 #include <span>
 #include <utility>
@@ -10,9 +12,9 @@
 #include "exec/profile/machine.h"
 #include "exec/profile/measure_plan.h"
 #include "exec/profile/memory_profile.h"
+#include "exec/profile/plan_run.h"
 #include "exec/profile/profile_input.h"
 #include "exec/profile/profile_options.h"
-#include "exec/profile/serial_run.h"
 #include "exec/profile/statistics.h"
 #include "exec/runtime/atomic_file.h"
 #include "sim/format.h"
@@ -30,6 +32,9 @@ std::string Today() {
   std::strftime(text, sizeof text, "%Y-%m-%d", &utc);
   return text;
 }
+
+// A quiet machine stays well below.
+constexpr double kQuietSpread = 0.2;
 
 std::string LowerCase(std::string text) {
   for (char& letter : text) {
@@ -99,22 +104,12 @@ class Command {
   }
 
   Result<Profile> MeasureAll(const ProfileInput& input) {
-    const Machine machine = ReadMachine();
-    constexpr std::size_t kStepsAPlan = 100;
-    Progress progress(input.plans.size() * kStepsAPlan + 1);
-    PrimitiveSamples samples;
-    for (const PlanToMeasure& plan : input.plans) {
-      progress.Step(StrCat("measuring ", plan.name));
-      const Result<LoweredPlan> lowered = LowerForRun(input.model, plan.cluster, plan.plan);
-      if (!lowered.ok()) return lowered.error();
-      const MeasureOptions options{
-          .threads = input.threads,
-          .seconds = input.seconds / static_cast<double>(input.plans.size())};
-      const Status done = MeasurePlan(lowered.value(), options, &samples);
-      if (!done.ok()) return done.error();
-    }
+    Progress progress(input.plans.size() * kMeasuringRounds + 1);
+    const Result<PrimitiveSamples> samples = MeasurePlans(input, &progress);
+    if (!samples.ok()) return samples.error();
     progress.Step("measuring cores and memory");
-    Profile profile = BuildEntries(samples);
+    const Machine machine = ReadMachine();
+    Profile profile = BuildEntries(samples.value());
     const Status memory = ProfileLastMemory(input, &profile);
     if (!memory.ok()) return memory.error();
     profile.set_name(StrCat(input.model.name(), " on ", machine.cpu));
@@ -126,7 +121,6 @@ class Command {
     for (const PlanToMeasure& plan : input.plans) {
       profile.add_runs(RunName(input.model, plan.plan));
     }
-    if (input.threads > 1) profile.set_busy_threads(input.threads);
     *profile.mutable_measured_on() = MachineCluster(machine, MeasureRates(input.threads));
     Workers* workers = profile.mutable_measured_on()->mutable_node()->mutable_workers();
     workers->set_threads(input.threads);
@@ -135,11 +129,32 @@ class Command {
     return profile;
   }
 
-  static Status ProfileLastMemory(const ProfileInput& input, Profile* profile) {
-    const PlanToMeasure& plan = input.plans.back();
-    const Result<LoweredPlan> lowered = LowerForRun(input.model, plan.cluster, plan.plan);
-    if (!lowered.ok()) return lowered.error();
-    return ProfileMemory(lowered.value(), profile);
+  // What is left of the time is shared by the plans that are left.
+  Result<PrimitiveSamples> MeasurePlans(const ProfileInput& input, Progress* progress) {
+    const auto begin = std::chrono::steady_clock::now();
+    PrimitiveSamples samples;
+    for (std::size_t i = 0; i < input.plans.size(); ++i) {
+      const PlanToMeasure& plan = input.plans[i];
+      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+      const double left_s = std::max(0.0, input.seconds - elapsed.count());
+      const Result<LoweredPlan> lowered = LowerForRun(input.model, plan.cluster, plan.plan);
+      if (!lowered.ok()) return lowered.error();
+      const MeasureOptions options{
+          .threads = input.threads,
+          .seconds = left_s / static_cast<double>(input.plans.size() - i),
+          .begin_round = [&] { progress->Step(StrCat("measuring ", NameOf(plan))); }};
+      const Status done = MeasurePlan(lowered.value(), options, &samples);
+      if (!done.ok()) return done.error();
+    }
+    if (samples.busy_threads < input.threads && input.threads > 1) {
+      Warn(StrCat("memory has room for ", samples.busy_threads, " of ", input.threads,
+                  " busy threads: times under load are too short"));
+    }
+    return samples;
+  }
+
+  static std::string NameOf(const PlanToMeasure& plan) {
+    return plan.name.empty() ? "the plan" : plan.name;
   }
 
   void Report(const ProfileInput& input, const Profile& measured, double elapsed_s) {
@@ -147,6 +162,13 @@ class Command {
          << measured.collectives_size() << " collectives and messages of "
          << CountOf(static_cast<std::int64_t>(input.plans.size()), "plan") << " in "
          << Seconds(elapsed_s) << ": " << input.output << "\n";
+    const Spread spread = SpreadOf(measured);
+    out_ << "spread of the samples, quartile to quartile: " << Percent(spread.median)
+         << " of the time in the middle, " << Percent(spread.largest) << " at most (" << spread.at
+         << ")\n";
+    if (spread.median > kQuietSpread) {
+      Warn("other work on this machine has disturbed the measurement");
+    }
   }
 
   const Options& options_;

@@ -60,9 +60,10 @@ constexpr std::string_view kMore = R"(
 How it measures
   Each plan runs for some iterations on one thread, so that every task runs alone, but where it
   stands in an iteration: with its operands where the tasks before it have left them, in a cache or
-  in DRAM. Then as many such runs side by side as the training has threads. Entries are medians
-  without outliers (more than 1.5 inter-quartile ranges outside of the quartiles). Other work on the
-  machine makes a profile worse.
+  in DRAM. Then on all threads, as in training (several such runs side by side where the plan has
+  fewer ranks), for times under load; messages and collectives are taken from these. Entries are
+  medians without outliers (more than 1.5 inter-quartile ranges outside of the quartiles). Other
+  work on the machine makes a profile worse.
 
 Examples
   twinstep profile --model tiny-llama --global-batch 8 --micro-batch 2 --pp 2 \

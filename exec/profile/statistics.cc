@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <numeric>
 
 namespace twinstep {
 namespace {
@@ -27,7 +29,10 @@ Summary Summarize(std::vector<double> values) {
   std::copy_if(values.begin(), values.end(), std::back_inserter(kept),
                [&](double x) { return x >= low - fence && x <= high + fence; });
   Summary summary{
-      .median = Quantile(kept, 0.5), .kept = kept.size(), .dropped = values.size() - kept.size()};
+      .median = Quantile(kept, 0.5),
+      .mean = std::accumulate(kept.begin(), kept.end(), 0.0) / static_cast<double>(kept.size()),
+      .kept = kept.size(),
+      .dropped = values.size() - kept.size()};
   if (summary.median > 0) {
     summary.relative_spread = (Quantile(kept, 0.75) - Quantile(kept, 0.25)) / summary.median;
   }

@@ -9,7 +9,7 @@
 namespace twinstep {
 
 struct Summary {
-  double median = 0;
+  double median = 0, mean = 0;
   double relative_spread = 0;  // Inter-quartile range over the median.
   std::size_t kept = 0, dropped = 0;
 };

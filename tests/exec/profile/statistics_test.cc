@@ -41,6 +41,7 @@ TEST(SummarizeTest, TukeysFencesDropOutliersOnBothSides) {
   EXPECT_EQ(summary.dropped, 2u);
   EXPECT_EQ(summary.kept, 9u);
   EXPECT_EQ(summary.median, 12);
+  EXPECT_EQ(summary.mean, 110.0 / 9);
   // On the fence is not outside of it.
   EXPECT_EQ(Summarize({10, 11, 11, 12, 12, 13, 13, 16, 12}).dropped, 0u);
 }

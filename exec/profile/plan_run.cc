@@ -1,5 +1,6 @@
-#include "exec/profile/serial_run.h"
+#include "exec/profile/plan_run.h"
 
+#include <cmath>
 #include <cstdint>
 #include <random>
 #include <utility>
@@ -36,8 +37,9 @@ Result<LoweredPlan> LowerForRun(const Model& model, const Cluster& cluster,
   return lowered;
 }
 
-Result<std::unique_ptr<SerialRun>> SerialRun::Create(const LoweredPlan& lowered, Kernel kernel) {
-  std::unique_ptr<SerialRun> run(new SerialRun(lowered, std::move(kernel)));
+Result<std::unique_ptr<PlanRun>> PlanRun::Create(const LoweredPlan& lowered,
+                                                 const CpuBackendOptions& options) {
+  std::unique_ptr<PlanRun> run(new PlanRun(lowered, options));
   Result<std::unique_ptr<Executor>> executor =
       Executor::Create(lowered.graph, lowered.arena, lowered.plan, &run->backend_, {});
   if (!executor.ok()) return executor.error();
@@ -55,18 +57,22 @@ Result<std::unique_ptr<SerialRun>> SerialRun::Create(const LoweredPlan& lowered,
   return run;
 }
 
-Status SerialRun::LoadRandomBatch() {
+Status PlanRun::LoadRandomBatch() {
   std::mt19937_64 random(kSeed);
-  const auto vocabulary = static_cast<std::uint64_t>(lowered_.model.vocab_size());
+  std::uniform_real_distribution<double> uniform(0, 1);
+  const auto vocabulary = static_cast<double>(lowered_.model.vocab_size());
   std::vector<std::int32_t> tokens(
       static_cast<std::size_t>(lowered_.plan.global_batch * lowered_.plan.sequence_length));
-  for (std::int32_t& token : tokens) token = static_cast<std::int32_t>(random() % vocabulary);
+  for (std::int32_t& token : tokens) {
+    // Probability about 1 / (token + 1): the n-th most frequent word of a text (Zipf 1949).
+    token = static_cast<std::int32_t>(std::pow(vocabulary, uniform(random)) - 1);
+  }
   std::vector<std::int32_t> labels(tokens.begin() + 1, tokens.end());
   labels.push_back(tokens.front());
   return LoadBatch(lowered_.graph, lowered_.plan.sequence_length, tokens, labels, &backend_);
 }
 
-Status SerialRun::RunIteration() {
+Status PlanRun::RunIteration() {
   Status done = executor_->RunIteration(step_);
   ++step_.step;
   return done;

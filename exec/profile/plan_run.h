@@ -1,13 +1,13 @@
-// Iterations of a plan, task after task on one thread: every operator, copy and collective runs
-// alone, in its place in the graph. What a task finds in the caches is then what it finds in
-// training, its operands' producer and the work in between.
+// Iterations of a plan on random data, to see how long its tasks take. On one thread every
+// operator, copy and collective runs alone, but in its place in the graph: what it finds in the
+// caches is what the tasks before it have left there.
 //
-//   Result<std::unique_ptr<SerialRun>> run = SerialRun::Create(lowered);
+//   Result<std::unique_ptr<PlanRun>> run = PlanRun::Create(lowered, {.threads = 1});
 //   Status done = run.value()->RunIteration();
 //   TaskTime time = run.value()->Time(task);
 #pragma once
 
-#include <functional>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -36,23 +36,22 @@ struct LoweredPlan {
 Result<LoweredPlan> LowerForRun(const Model& model, const Cluster& cluster,
                                 const ResolvedPlan& plan);
 
-class SerialRun {
+class PlanRun {
  public:
-  // Initial weights, random tokens. `lowered` must outlive the run. An Error (kNo) names the rank
-  // and pool that do not fit into memory.
-  // `kernel` computes in place of RunKernel, where given.
-  using Kernel = std::function<void(TaskId, const KernelCall&)>;
-  static Result<std::unique_ptr<SerialRun>> Create(const LoweredPlan& lowered, Kernel kernel = {});
-  SerialRun(const SerialRun&) = delete;
-  SerialRun& operator=(const SerialRun&) = delete;
+  // Initial weights; random tokens, by Zipf's law as words in a text. `lowered` must outlive the
+  // run. An Error (kNo) names the rank and pool that do not fit into memory.
+  static Result<std::unique_ptr<PlanRun>> Create(const LoweredPlan& lowered,
+                                                 const CpuBackendOptions& options);
+  PlanRun(const PlanRun&) = delete;
+  PlanRun& operator=(const PlanRun&) = delete;
 
   Status RunIteration();
   // Of the last iteration.
   TaskTime Time(TaskId id) const { return backend_.Time(id); }
 
  private:
-  SerialRun(const LoweredPlan& lowered, Kernel kernel)
-      : lowered_(lowered), backend_({.threads = 1, .kernel = std::move(kernel)}) {}
+  PlanRun(const LoweredPlan& lowered, const CpuBackendOptions& options)
+      : lowered_(lowered), backend_(options) {}
 
   Status LoadRandomBatch();
 
