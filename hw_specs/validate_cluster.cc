@@ -77,6 +77,8 @@ constexpr Range kOptional[] = {
     {"node.workers.threads", 1, 1024},
     {"node.workers.dispatch_s", 1e-12, 1},
     {"node.workers.wake_s", 1e-12, 1},
+    {"node.workers.look_s", 1e-12, 1},
+    {"node.workers.handoff_s", 1e-12, 1},
     {"gpu_adam_params_per_s", 1e3, 1e17},
     {"compute_jitter", 1e-6, 1},
 };

@@ -9,9 +9,6 @@ namespace {
 
 // Lanes that only go on when no other can: what orders the others must then come from edges.
 constexpr std::uint64_t kMostStragglers = 3;
-// How long a thread without work looks for it before it sleeps: to wake up takes as long, and most
-// waits for the other members of a collective are shorter.
-constexpr std::chrono::microseconds kLookTime{50};
 
 }  // namespace
 
@@ -75,13 +72,18 @@ std::size_t LaneScheduler::TakeReady() {
 }
 
 void LaneScheduler::LookForWork(std::unique_lock<std::mutex>* lock) {
+  using Clock = std::chrono::steady_clock;
+  if (!draining_ || Stopped() || ready_count_ > 0) return;
+  const auto end = Clock::now() + std::chrono::duration<double>(kLookSeconds);
   ++looking_;
-  lock->unlock();
-  const auto end = std::chrono::steady_clock::now() + kLookTime;
-  while (!has_ready_.load(std::memory_order_relaxed) && std::chrono::steady_clock::now() < end) {
-    std::this_thread::yield();
+  // Another thread may be faster to take the lane.
+  while (draining_ && !Stopped() && ready_count_ == 0 && Clock::now() < end) {
+    lock->unlock();
+    while (!has_ready_.load(std::memory_order_relaxed) && Clock::now() < end) {
+      std::this_thread::yield();
+    }
+    lock->lock();
   }
-  lock->lock();
   --looking_;
 }
 
@@ -173,7 +175,7 @@ void LaneScheduler::Serve(std::size_t thread) {
   ++started_;
   finished_.notify_one();
   while (!stop_) {
-    if (draining_ && !failed_ && ready_count_ == 0) LookForWork(&lock);
+    LookForWork(&lock);
     if (!draining_ || failed_ || ready_count_ == 0) {
       ++idle_;
       work_.wait(lock, [this] { return stop_ || (draining_ && !failed_ && ready_count_ > 0); });

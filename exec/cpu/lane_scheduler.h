@@ -55,6 +55,10 @@ class LaneScheduler {
     std::size_t events = 0;
   };
 
+  // How long a thread without work looks for it before it sleeps: to wake up takes about as long,
+  // and most waits for the other members of a collective are shorter.
+  static constexpr double kLookSeconds = 50e-6;
+
   // Returns when all threads have started.
   LaneScheduler(Sizes sizes, LaneWorker* worker);
   // Waits for the tasks that run; queued ones are dropped.

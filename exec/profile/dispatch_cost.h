@@ -7,4 +7,7 @@ namespace twinstep {
 // hundred times, in seconds. Takes a tenth of a second.
 double MeasureWakeSeconds();
 
+// The same of a thread that still looks for work.
+double MeasureHandoffSeconds();
+
 }  // namespace twinstep

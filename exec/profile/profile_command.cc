@@ -7,8 +7,10 @@
 #include <span>
 #include <utility>
 
+#include "exec/cpu/lane_scheduler.h"
 #include "exec/profile/build_profile.h"
 #include "exec/profile/dispatch_cost.h"
+#include "exec/profile/fewer_micro_batches.h"
 #include "exec/profile/machine.h"
 #include "exec/profile/measure_plan.h"
 #include "exec/profile/memory_profile.h"
@@ -33,6 +35,8 @@ std::string Today() {
   return text;
 }
 
+// On one thread and on all, each after one that does not count.
+constexpr double kIterations = 4 * kMeasuringRounds;
 // A quiet machine stays well below.
 constexpr double kQuietSpread = 0.2;
 
@@ -126,7 +130,16 @@ class Command {
     workers->set_threads(input.threads);
     workers->set_dispatch_s(profile.dispatch_s());
     workers->set_wake_s(RoundMeasured(MeasureWakeSeconds()));
+    workers->set_look_s(LaneScheduler::kLookSeconds);
+    workers->set_handoff_s(RoundMeasured(MeasureHandoffSeconds()));
     return profile;
+  }
+
+  static Status ProfileLastMemory(const ProfileInput& input, Profile* profile) {
+    const PlanToMeasure& plan = input.plans.back();
+    const Result<LoweredPlan> lowered = LowerForRun(input.model, plan.cluster, plan.plan);
+    if (!lowered.ok()) return lowered.error();
+    return ProfileMemory(lowered.value(), profile);
   }
 
   // What is left of the time is shared by the plans that are left.
@@ -137,12 +150,13 @@ class Command {
       const PlanToMeasure& plan = input.plans[i];
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
       const double left_s = std::max(0.0, input.seconds - elapsed.count());
-      const Result<LoweredPlan> lowered = LowerForRun(input.model, plan.cluster, plan.plan);
+      const double share_s = left_s / static_cast<double>(input.plans.size() - i);
+      const Result<LoweredPlan> lowered = LowerToMeasure(input.model, plan, share_s);
       if (!lowered.ok()) return lowered.error();
       const MeasureOptions options{
-          .threads = input.threads,
-          .seconds = left_s / static_cast<double>(input.plans.size() - i),
-          .begin_round = [&] { progress->Step(StrCat("measuring ", NameOf(plan))); }};
+          .threads = input.threads, .seconds = share_s, .begin_round = [&] {
+            progress->Step(StrCat("measuring ", NameOf(plan)));
+          }};
       const Status done = MeasurePlan(lowered.value(), options, &samples);
       if (!done.ok()) return done.error();
     }
@@ -151,6 +165,15 @@ class Command {
                   " busy threads: times under load are too short"));
     }
     return samples;
+  }
+
+  static Result<LoweredPlan> LowerToMeasure(const Model& model, const PlanToMeasure& plan,
+                                            double seconds) {
+    Result<LoweredPlan> lowered = LowerForRun(model, plan.cluster, plan.plan);
+    if (!lowered.ok() || EstimateSerialSeconds(lowered.value().graph) * kIterations < seconds) {
+      return lowered;
+    }
+    return WithFewestMicroBatches(std::move(lowered).value(), plan.cluster);
   }
 
   static std::string NameOf(const PlanToMeasure& plan) {

@@ -61,7 +61,8 @@ How it measures
   Each plan runs for some iterations on one thread, so that every task runs alone, but where it
   stands in an iteration: with its operands where the tasks before it have left them, in a cache or
   in DRAM. Then on all threads, as in training (several such runs side by side where the plan has
-  fewer ranks), for times under load; messages and collectives are taken from these. Entries are
+  fewer ranks), for times under load; messages and collectives are taken from these. Where that takes too long, as few micro-batches run
+  as have every task's shape. Entries are
   medians without outliers (more than 1.5 inter-quartile ranges outside of the quartiles). Other
   work on the machine makes a profile worse.
 

@@ -47,11 +47,13 @@ WorkerPool WorkersOf(const Cluster& cluster, const Profile* profile) {
   const Workers& workers = cluster.node().workers();
   if (workers.threads() <= 0) return {};
   double dispatch_s = workers.dispatch_s();
-  const double wake_s = workers.wake_s();
+  const double wake_s = workers.wake_s(), handoff_s = workers.handoff_s();
   if (profile != nullptr && profile->dispatch_s() > 0) dispatch_s = profile->dispatch_s();
   return {.threads = static_cast<std::uint32_t>(workers.threads()),
           .dispatch_ps = ToPicoseconds(dispatch_s),
-          .wake_ps = ToPicoseconds(wake_s > 0 ? wake_s : dispatch_s)};
+          .wake_ps = ToPicoseconds(wake_s > 0 ? wake_s : dispatch_s),
+          .look_ps = ToPicoseconds(workers.look_s()),
+          .handoff_ps = ToPicoseconds(handoff_s > 0 ? handoff_s : dispatch_s)};
 }
 
 LinkOverrides OverridesOf(const Profile* profile) {

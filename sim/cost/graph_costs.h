@@ -75,6 +75,8 @@ struct WorkerPool {
   std::uint32_t threads = 0;    // 0 = none: every lane runs by itself.
   Picoseconds dispatch_ps = 0;  // From the end of a thread's task to the begin of its next.
   Picoseconds wake_ps = 0;      // From the waking of a thread that slept to the begin of its job.
+  Picoseconds look_ps = 0;      // How long a thread without work looks for it before it sleeps.
+  Picoseconds handoff_ps = 0;   // As wake_ps, of a thread that looks.
 };
 
 struct GraphCosts {

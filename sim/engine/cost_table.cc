@@ -176,7 +176,8 @@ Status CheckWorkers(const GraphCosts& costs) {
   const WorkerPool& workers = costs.workers;
   if (workers.threads == 0) return Unit{};
   for (const auto& [name, time] :
-       {std::pair{"dispatch_ps", workers.dispatch_ps}, std::pair{"wake_ps", workers.wake_ps}}) {
+       {std::pair{"dispatch_ps", workers.dispatch_ps}, std::pair{"wake_ps", workers.wake_ps},
+        std::pair{"look_ps", workers.look_ps}, std::pair{"handoff_ps", workers.handoff_ps}}) {
     if (time < 0 || time > kMaxTime) return BadCost(StrCat("workers.", name, " ", time));
   }
   for (std::size_t i = 0; i < costs.costs.size(); ++i) {

@@ -116,7 +116,7 @@ class Threads {
   // if the task was ready at `ready` and had its thread at once.
   TaskId HeldBy(Picoseconds ready, Picoseconds start) const {
     if (workers_.threads == 0 || start - ready == workers_.dispatch_ps ||
-        start - ready == workers_.wake_ps) {
+        start - ready == workers_.wake_ps || start - ready == workers_.handoff_ps) {
       return kNone;
     }
     const Picoseconds taken = start - workers_.dispatch_ps;

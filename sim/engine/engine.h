@@ -27,11 +27,12 @@
 // task or all tasks of a rendezvous. A thread takes the first lane of a queue and serves it job
 // after job until it must wait: for a predecessor in another lane, or at a rendezvous where it is
 // not the last to come (who comes last does the work of all). What a lane waits for puts it at the
-// queue's end. A thread that finds no lane sleeps; each lane that enters the queue wakes one. At
+// queue's end. A thread that finds no lane looks for one for look_ps, then it sleeps; each lane
+// that enters the queue notifies the thread that has been without a job for the shortest time. At
 // one moment threads that end jobs come first, in the order of their jobs' lowest tasks. A job
-// starts dispatch_ps after the one before it ended on its thread, and wake_ps after its thread was
-// woken. While k of n threads have jobs, a task runs at speed 1 / (1 + (busy_slowdown - 1) (k - 1)
-// / (n - 1)), fixed time and flows alike.
+// starts dispatch_ps after the one before it ended on its thread; handoff_ps after its thread was
+// notified, if that looked for work, wake_ps if it slept. While k of n threads have jobs, a task
+// runs at speed 1 / (1 + (busy_slowdown - 1) (k - 1) / (n - 1)), fixed time and flows alike.
 //
 // Time is an integer (picoseconds). What happens at one moment happens at once, so no order of
 // ties can be seen in the result; inside, ties break by task id. The same input gives the same

@@ -12,6 +12,7 @@
 #include "sim/engine/event_queue.h"
 #include "sim/engine/lane_threads.h"
 #include "sim/engine/max_min.h"
+#include "sim/engine/wake_delay.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -103,6 +104,7 @@ class EventReplay {
     watched_ = depends_on_[0] | depends_on_[1] | depends_on_[2];
     if constexpr (kHasWorkers) {
       threads_.emplace(graph, topology, table.workers.threads);
+      wake_delay_.emplace(table.workers);
       thread_of_slot_.resize(slot_count_);
     }
     replay_.start_ps.resize(graph.tasks.size());
@@ -337,12 +339,14 @@ class EventReplay {
     const std::span<const LaneThreads::Start> starts = threads_->Settle();
     bool changed = !starts.empty();
     for (const LaneThreads::Start& start : starts) StartJob(start);
+    for (const std::uint32_t thread : threads_->TakeIdle()) wake_delay_->FallIdle(thread, now_);
     for (const std::uint32_t thread : threads_->TakeNotified()) {
-      if (table_.workers.wake_ps == 0) {
+      const Picoseconds delay_ps = wake_delay_->Of(thread, now_);
+      if (delay_ps == 0) {
         threads_->Wake(thread);
         changed = true;
       } else {
-        queue_.Set(slot_count_ + thread, now_ + table_.workers.wake_ps);
+        queue_.Set(slot_count_ + thread, now_ + delay_ps);
       }
     }
     return changed;
@@ -475,6 +479,7 @@ class EventReplay {
   std::vector<std::uint32_t> pending_;
   MaxMin max_min_;
   std::optional<LaneThreads> threads_;  // Worker threads, if there are any.
+  std::optional<WakeDelay> wake_delay_;
   std::uint32_t busy_threads_ = 0;      // As the rates have it.
   std::vector<std::uint32_t> working_;  // Slots of tasks that threads run.
   std::vector<std::uint32_t> thread_of_slot_;

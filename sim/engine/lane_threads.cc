@@ -114,6 +114,7 @@ void LaneThreads::GoOn(std::uint32_t number, std::uint32_t lane, bool has_slept)
     ready_.pop_front();
   }
   sleeping_.push_back(number);
+  idle_.push_back(number);
 }
 
 std::span<const LaneThreads::Start> LaneThreads::Settle() {
@@ -129,6 +130,8 @@ std::span<const LaneThreads::Start> LaneThreads::Settle() {
   }
   return starts_;
 }
+
+std::vector<std::uint32_t> LaneThreads::TakeIdle() { return std::exchange(idle_, {}); }
 
 std::vector<std::uint32_t> LaneThreads::TakeNotified() { return std::exchange(notified_, {}); }
 

@@ -38,7 +38,9 @@ class LaneThreads {
   // Lets these threads go on until each has a job or sleeps: the ones that ended jobs first, by
   // job. Valid until the next call.
   std::span<const Start> Settle();
-  // Threads that Settle notified: they wake to look for a lane.
+  // Threads that Settle left without a job.
+  std::vector<std::uint32_t> TakeIdle();
+  // Threads that Settle notified, of those without a job: they wake to look for a lane.
   std::vector<std::uint32_t> TakeNotified();
 
   std::uint32_t busy_threads() const { return busy_; }
@@ -73,7 +75,7 @@ class LaneThreads {
   std::vector<Lane> lanes_;  // By rank and lane.
   std::vector<Thread> threads_;
   std::vector<std::uint32_t> sleeping_;  // Threads that were not notified.
-  std::vector<std::uint32_t> notified_;
+  std::vector<std::uint32_t> notified_, idle_;
   std::uint32_t busy_ = 0;
   std::deque<std::uint32_t> ready_;  // Lanes.
   std::vector<std::uint32_t> ended_, woken_;

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "sim/engine/lane_threads.h"
+#include "sim/engine/wake_delay.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -77,6 +78,7 @@ class SimgridReplay {
     for (Rank& rank : ranks_) rank.running.fill(kNone);
     if (HasWorkers()) {
       threads_.emplace(graph, topology, costs.workers.threads);
+      wake_delay_.emplace(costs.workers);
       thread_of_task_.assign(graph.tasks.size(), 0);
     }
     StartEngine();
@@ -284,10 +286,11 @@ class SimgridReplay {
         for (const TaskId member : MembersOfJob(start.job)) Start(member);
       }
     }
+    for (const std::uint32_t thread : threads_->TakeIdle()) wake_delay_->FallIdle(thread, Now());
     for (const std::uint32_t thread : threads_->TakeNotified()) {
       Job* job = NewJob(Job::Work::kWake, kNone);
       job->flow = thread;
-      StartWork(job, clocks_[thread], static_cast<double>(costs_.workers.wake_ps));
+      StartWork(job, clocks_[thread], static_cast<double>(wake_delay_->Of(thread, Now())));
     }
     FinishTasks();
     const std::size_t busy = threads_->busy_threads();
@@ -508,6 +511,7 @@ class SimgridReplay {
   std::unique_ptr<s4u::Engine> engine_;
   std::vector<Rank> ranks_;
   std::optional<LaneThreads> threads_;
+  std::optional<WakeDelay> wake_delay_;
   std::vector<std::uint32_t> thread_of_task_;
   std::vector<s4u::Host*> clocks_;  // One a thread, and one more.
   bool assignment_is_due_ = false;

@@ -211,6 +211,33 @@ TEST_P(WorkerThreadsTest, AThreadThatFoundNoWorkMustWake) {
   ExpectRuns(builder.Id(members[0]), 13, 15);
 }
 
+TEST_P(WorkerThreadsTest, AThreadLooksForWorkBeforeItSleeps) {
+  // Rank 1 waits for rank 0, for a short time and for a long one.
+  for (const int wait : {3, 20}) {
+    GraphBuilder builder(2);
+    const auto first = builder.Compute(0, {}, {}, Lane::kTp);
+    const auto second = builder.Compute(1, {}, {}, Lane::kTp);
+    const auto members = AddAllReduce(builder, {0, 1});
+    const auto after_first = builder.Compute(0, {}, {}, Lane::kTp);
+    const auto after_second = builder.Compute(1, {}, {}, Lane::kTp);
+    const TaskGraph graph = builder.Build({.hazards = false});
+    std::vector<Picoseconds> times(6, 0);
+    times[builder.Id(first)] = 10 + wait;
+    times[builder.Id(second)] = 10;
+    times[builder.Id(after_first)] = times[builder.Id(after_second)] = 5;
+    Run(graph, times,
+        {.threads = 2,
+         .dispatch_ps = 0,
+         .wake_ps = 3 * kMicrosecond,
+         .look_ps = 10 * kMicrosecond,
+         .handoff_ps = kMicrosecond});
+    ExpectRuns(builder.Id(members[0]), 13 + wait, 13 + wait);
+    ExpectRuns(builder.Id(after_first), 13 + wait, 18 + wait);
+    const int delay = wait < 10 ? 1 : 3;
+    ExpectRuns(builder.Id(after_second), 13 + wait + delay, 18 + wait + delay);
+  }
+}
+
 TEST_P(WorkerThreadsTest, BusyThreadsSlowEachOther) {
   Run(Independent(2), {10, 20}, {.threads = 2}, 2);
   ExpectRuns(0, 0, 20);
@@ -367,7 +394,9 @@ RC_GTEST_PROP(WorkerThreadsProperty, TheSecondEngineAgrees, ()) {
   GraphCosts costs = DrawCosts(graph, *rc::gen::arbitrary<bool>());
   costs.workers = {.threads = *rc::gen::inRange(1u, 6u),
                    .dispatch_ps = *rc::gen::inRange<Picoseconds>(0, 100'000),
-                   .wake_ps = *rc::gen::inRange<Picoseconds>(0, 500'000)};
+                   .wake_ps = *rc::gen::inRange<Picoseconds>(0, 500'000),
+                   .look_ps = *rc::gen::inRange<Picoseconds>(0, 500'000),
+                   .handoff_ps = *rc::gen::inRange<Picoseconds>(0, 100'000)};
   const std::uint64_t seed = *rc::gen::arbitrary<std::uint64_t>();
   for (std::size_t i = 0; i < costs.costs.size(); ++i) {
     costs.costs[i].busy_slowdown = 1 + static_cast<float>((seed >> (i % 60)) % 8) / 8;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "exec/profile/build_profile.h"
+#include "exec/profile/fewer_micro_batches.h"
 #include "exec/profile/machine.h"
 #include "exec/profile/measure_plan.h"
 #include "hw_specs/validate_cluster.h"
@@ -137,6 +138,19 @@ TEST(ProfileTest, AGraphOfAnotherPlanIsMissed) {
   EXPECT_EQ(profile.operators(0).busy_median_s(), 0);  // One thread has no company.
   const Coverage coverage = CoverageOf(profile, LowerOrFail(runs[1]).graph);
   EXPECT_THAT(coverage.missing, testing::Contains(HasSubstr("all_gather of ")));
+}
+
+TEST(FewerMicroBatchesTest, HaveAllPrimitives) {
+  for (const NamedRun& run : Runs()) {
+    const LoweredPlan whole = LowerOrFail(run);
+    const std::vector<Primitive> primitives = PrimitivesOf(whole.graph);
+    const std::int64_t m = whole.plan.m;
+    const Result<LoweredPlan> shorter = WithFewestMicroBatches(LowerOrFail(run), SmallCluster());
+    ASSERT_TRUE(shorter.ok()) << run.name;
+    EXPECT_LT(shorter.value().plan.m, m) << run.name;
+    EXPECT_EQ(PrimitivesOf(shorter.value().graph), primitives) << run.name;
+    EXPECT_LT(EstimateSerialSeconds(shorter.value().graph), EstimateSerialSeconds(whole.graph));
+  }
 }
 
 Profile Measured(const std::string& op, double seconds, const std::string& run) {
