@@ -137,8 +137,7 @@ TEST(Safetensors, WriterRefusesWhatContradictsItself) {
 TEST(Safetensors, MissingFolderIsNamed) {
   const Status written = WriteExample("/nowhere/at/all.safetensors");
   ASSERT_FALSE(written.ok());
-  EXPECT_THAT(written.error().message,
-              HasSubstr("/nowhere/at/.all.safetensors.tmp: cannot create"));
+  EXPECT_THAT(written.error().message, HasSubstr("/nowhere/at/all.safetensors: cannot create"));
 }
 
 struct Refused {
