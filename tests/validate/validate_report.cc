@@ -4,6 +4,8 @@
 //   bazel run //tests/validate:validate_report -- [SECONDS]
 //
 // SECONDS (default 10) is what profiling takes for each model; validations run 20 steps each.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -179,8 +181,8 @@ class Report {
 }  // namespace twinstep
 
 int main(int argc, char** argv) {
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / "twinstep_validate_report";
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() /
+                                       ("twinstep_validate_report." + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   const bool done = twinstep::Report(folder, argc > 1 ? argv[1] : "10").Run();
   std::filesystem::remove_all(folder);
