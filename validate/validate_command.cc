@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "exec/profile/measure_profile.h"
 #include "sim/format.h"
 #include "sim/report/echo_text.h"
 #include "sim/report/text_table.h"
@@ -101,17 +102,18 @@ class Command {
       out_ << ValidateHelp();
       return ExitCode::kDone;
     }
-    const Result<ValidateInput> input = ReadValidateInput(options_);
+    Result<ValidateInput> input = ReadValidateInput(options_);
     if (!input.ok()) return Fail(input.error());
     // What cannot be written is said before the work and not after it.
     if (const Status folder = MakeFolder(); !folder.ok()) return Fail(folder.error());
+    if (const Status measured = MeasureMachine(&input.value()); !measured.ok()) {
+      return Fail(measured.error());
+    }
     Progress progress(StepsOfValidation(input.value()));
     std::vector<std::string> warnings;
     const Result<Validation> done = Validate(input.value(), &progress, &warnings);
     progress.Finish();
-    for (const std::string& warning : warnings) {
-      err_ << "twinstep validate: warning: " << warning << "\n";
-    }
+    for (const std::string& warning : warnings) Warn(warning);
     if (!done.ok()) return Fail(done.error());
     return Report(input.value(), done.value(), warnings);
   }
@@ -120,6 +122,29 @@ class Command {
   ExitCode Fail(const Error& error) {
     err_ << "twinstep validate: " << error.message << "\n";
     return error.code;
+  }
+
+  void Warn(const std::string& warning) {
+    err_ << "twinstep validate: warning: " << warning << "\n";
+  }
+
+  // --profile auto.
+  Status MeasureMachine(ValidateInput* input) {
+    if (input->measure_s == 0) return Unit{};
+    const TrainInput& train = input->train;
+    ProfileInput profile_input;
+    profile_input.model = train.model;
+    profile_input.plans = {{.name = "", .cluster = train.cluster, .plan = train.plan}};
+    profile_input.threads = train.threads;
+    profile_input.seconds = input->measure_s;
+    Progress progress(StepsOfMeasurement(profile_input));
+    std::vector<std::string> warnings;
+    Result<Profile> profile = MeasureProfile(profile_input, &progress, &warnings);
+    for (const std::string& warning : warnings) Warn(warning);
+    if (!profile.ok()) return profile.error();
+    if (!input->cluster.has_node()) input->cluster = profile.value().measured_on();
+    input->profile = std::move(profile).value();
+    return FitToTraining(input);
   }
 
   Status MakeFolder() const {

@@ -13,6 +13,8 @@ namespace twinstep {
 namespace {
 
 constexpr std::int64_t kDefaultSteps = 12;
+constexpr double kDefaultMeasureSeconds = 10;
+constexpr const char* kAuto = "auto";
 
 Options WithDefaultSteps(const Options& options) {
   if (options.Has("steps")) return options;
@@ -32,29 +34,6 @@ Result<Cluster> ReadMachine(const Options& options, const std::optional<Profile>
   return Error{.message = "--profile or --cluster is missing (twinstep validate --help)"};
 }
 
-// The ranks and threads of the training, whatever the machine's file says.
-Status FitToTraining(TrainInput* train, Cluster* cluster) {
-  Workers* workers = cluster->mutable_node()->mutable_workers();
-  const bool is_cpu = train->backend == BackendKind::kCpu;
-  if (is_cpu != (workers->threads() > 0)) {
-    return OptionError(
-        "cluster", is_cpu
-                       ? StrCat(cluster->name(), " has GPUs, and the cpu backend runs on worker ",
-                                "threads (node.workers)")
-                       : StrCat(cluster->name(), " has worker threads, and the cuda backend ",
-                                "runs on GPUs"));
-  }
-  cluster->set_nodes(1);
-  cluster->mutable_node()->set_gpus(train->plan.gpus);
-  train->record_times = true;
-  if (!is_cpu) return Unit{};
-  if (train->threads <= 0) {
-    train->threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  }
-  workers->set_threads(train->threads);
-  return Unit{};
-}
-
 Status ReadTolerances(const Options& options, Tolerances* tolerances) {
   constexpr double kMost = 1000;
   return FirstError(
@@ -66,21 +45,57 @@ Status ReadTolerances(const Options& options, Tolerances* tolerances) {
 
 }  // namespace
 
+Status FitToTraining(ValidateInput* input) {
+  Cluster& cluster = input->cluster;
+  Workers* workers = cluster.mutable_node()->mutable_workers();
+  const bool is_cpu = input->train.backend == BackendKind::kCpu;
+  if (is_cpu != (workers->threads() > 0)) {
+    return OptionError(
+        "cluster", is_cpu ? StrCat(cluster.name(), " has GPUs, and the cpu backend runs on worker ",
+                                   "threads (node.workers)")
+                          : StrCat(cluster.name(), " has worker threads, and the cuda backend ",
+                                   "runs on GPUs"));
+  }
+  cluster.set_nodes(1);
+  cluster.mutable_node()->set_gpus(input->train.plan.gpus);
+  if (is_cpu) workers->set_threads(input->train.threads);
+  return Unit{};
+}
+
 Result<ValidateInput> ReadValidateInput(const Options& options) {
   const Status given = CheckRequired(options, "validate", {"model", "data"});
   if (!given.ok()) return given.error();
   ValidateInput input;
-  Result<std::optional<Profile>> profile = ReadProfileOption(options);
-  if (!profile.ok()) return profile.error();
-  input.profile = std::move(profile).value();
-  Result<Cluster> cluster = ReadMachine(options, input.profile);
-  if (!cluster.ok()) return cluster.error();
-  input.cluster = std::move(cluster).value();
+  const bool measures = options.Get("profile") == kAuto;
+  if (!measures) {
+    Result<std::optional<Profile>> profile = ReadProfileOption(options);
+    if (!profile.ok()) return profile.error();
+    input.profile = std::move(profile).value();
+  }
+  if (!measures || options.Has("cluster")) {
+    Result<Cluster> cluster = ReadMachine(options, input.profile);
+    if (!cluster.ok()) return cluster.error();
+    input.cluster = std::move(cluster).value();
+  }
   Result<TrainInput> train = ReadTrainInput(WithDefaultSteps(options));
   if (!train.ok()) return train.error();
   input.train = std::move(train).value();
+  input.train.record_times = true;
+  if (input.train.threads <= 0) {
+    input.train.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  }
+  if (measures) {
+    if (input.train.backend != BackendKind::kCpu) {
+      return OptionError("profile", "auto measures the cpu backend only");
+    }
+    input.measure_s = kDefaultMeasureSeconds;
+  } else if (options.Has("profile-seconds")) {
+    return OptionError("profile-seconds", "needs --profile auto");
+  }
   for (const Status& status :
-       {FitToTraining(&input.train, &input.cluster), ReadTolerances(options, &input.tolerances),
+       {input.cluster.has_node() ? FitToTraining(&input) : Status(Unit{}),
+        ReadTolerances(options, &input.tolerances),
+        ReadReal(options, "profile-seconds", 0.1, 1e5, [&input](double x) { input.measure_s = x; }),
         ReadInteger(options, "drop", 0, [&input](auto x) { input.dropped_steps = x; })}) {
     if (!status.ok()) return status.error();
   }

@@ -30,7 +30,10 @@ const std::vector<OptionGroup>& Groups() {
     std::vector<OptionGroup> groups = TimedTrainingGroups();
     groups.push_back(
         {"Simulation",
-         {{"profile", "FILE", "what this machine's tasks cost, as `twinstep profile` measured it"},
+         {{"profile", "FILE|auto",
+           "what this machine's tasks cost, as `twinstep profile` measured it; auto: measured "
+           "first"},
+          {"profile-seconds", "X", "time that auto takes (default: 10)"},
           {"cluster", "NAME|FILE",
            "constants of the machine, for what the profile lacks (default: what the profile was "
            "measured on)"},
@@ -56,6 +59,8 @@ const std::vector<OptionGroup>& Groups() {
 constexpr std::string_view kExamples = R"(
 Examples
   How good is the simulation of this machine?
+    twinstep validate --model tiny-llama --data README.md --global-batch 8 --pp 2 --profile auto
+  The same from a profile that is kept, as a verdict
     twinstep profile --model tiny-llama --global-batch 8 --pp 2 --output machine.textproto
     twinstep validate --model tiny-llama --data README.md --global-batch 8 --pp 2 \
         --profile machine.textproto --tolerance 0.1
@@ -73,7 +78,7 @@ Result<Options> ParseValidateOptions(const std::vector<std::string>& arguments) 
 std::string ValidateHelp() {
   return StrCat("twinstep validate: one graph, simulated and run, compared task by task\n\n",
                 "  twinstep validate --model NAME|FILE --data FILE --global-batch N "
-                "[--profile FILE | --cluster NAME|FILE] [OPTION ...]\n",
+                "[--profile FILE|auto | --cluster NAME|FILE] [OPTION ...]\n",
                 OptionsHelp(Groups()), kExamples);
 }
 

@@ -65,6 +65,19 @@ TEST_F(ValidateCommand, ComparesTheMedianStep) {
   EXPECT_THAT(done.out, HasSubstr("modelled"));
 }
 
+TEST_F(ValidateCommand, MeasuresTheMachineFirstIfAsked) {
+  const Outcome done = RunValidate(
+      Small({"--profile", "auto", "--profile-seconds", "0.2", "--steps", "3", "--json", "-"}));
+  ASSERT_EQ(done.code, ExitCode::kDone) << done.err;
+  const auto json = nlohmann::json::parse(done.out);
+  EXPECT_THAT(json["profile"].get<std::string>(), HasSubstr("tiny-llama on "));
+  // All of this plan's tasks were measured.
+  for (const auto& kind : json["kinds"]) {
+    EXPECT_EQ(kind["evidence"]["modelled"], 0) << kind;
+    EXPECT_EQ(kind["evidence"]["extrapolated"], 0) << kind;
+  }
+}
+
 TEST_F(ValidateCommand, OutOfToleranceIsAnAnswer) {
   const Outcome no = RunValidate(Small(
       {"--cluster", "cpu-x2", "--steps", "3", "--tolerance", "0", "--tolerance-memory", "0"}));
@@ -107,6 +120,8 @@ TEST_F(ValidateCommand, WhatIsMissingOrWrongIsNamed) {
   EXPECT_THAT(ErrorOf({"--cluster", "h800"}), HasSubstr("h800 has GPUs, and the cpu backend"));
   EXPECT_THAT(ErrorOf({"--cluster", "cpu-x2", "--steps", "2"}), HasSubstr("2 of 2 steps leave"));
   EXPECT_THAT(ErrorOf({"--cluster", "cpu-x2", "--tolerance", "-1"}), HasSubstr("--tolerance"));
+  EXPECT_THAT(ErrorOf({"--cluster", "cpu-x2", "--profile-seconds", "1"}),
+              HasSubstr("needs --profile auto"));
   EXPECT_THAT(ErrorOf({"--cluster", "cpu-x2", "--poison"}), HasSubstr("unknown option --poison"));
   EXPECT_THAT(ErrorOf({"--cluster", "cpu-x2", "--save-traces", data_}), HasSubstr("cannot create"));
 }

@@ -47,8 +47,8 @@ const std::vector<ModelCase>& Cases() {
        {{"plain", ""},
         {"t 2", "tensor_parallel: 2"},
         {"c 2", "context_parallel: 2"},
-        {"p 2, recompute full", "pipeline_parallel: 2 recompute: RECOMPUTE_FULL"},
-        {"t 2, p 2, recompute balanced",
+        {"p 2, full", "pipeline_parallel: 2 recompute: RECOMPUTE_FULL"},
+        {"t 2, p 2, balanced",
          "tensor_parallel: 2 pipeline_parallel: 2 recompute: RECOMPUTE_BALANCED"}}},
       {"tiny-gpt",
        kLarger,
@@ -151,8 +151,8 @@ class Report {
   }
 
   void Print() const {
-    TextTable table({"model", "plan", "tasks", "simulated ms", "executed ms", "error", "fastest ms",
-                     "computes", "not measured"});
+    TextTable table(
+        {"model", "plan", "simulated", "executed", "error", "fastest", "computes", "unmeasured"});
     table.AlignLeft(1);
     const auto ms = [](double seconds) { return Fixed(1e3 * seconds, 2); };
     std::vector<double> errors, fastest;
@@ -160,13 +160,12 @@ class Report {
       const double simulated_s = row.Number("iteration", "a_s");
       errors.push_back(std::abs(row.Error()));
       fastest.push_back(std::abs(simulated_s / row.FastestStep() - 1));
-      table.AddRow({row.model, row.plan, Count(row.json.at("tasks").get<std::int64_t>()),
-                    ms(simulated_s), ms(row.Number("iteration", "b_s")), SignedPercent(row.Error()),
-                    ms(row.FastestStep()), SignedPercent(row.ComputeError()),
-                    Count(row.NotMeasured())});
+      table.AddRow({row.model, row.plan, ms(simulated_s), ms(row.Number("iteration", "b_s")),
+                    SignedPercent(row.Error()), ms(row.FastestStep()),
+                    SignedPercent(row.ComputeError()), Count(row.NotMeasured())});
     }
-    std::cout << "Iterations simulated from a profile and executed (median of " << kSteps - 2
-              << " steps):\n"
+    std::cout << "Iterations in ms: simulated from a profile, executed (median of " << kSteps - 2
+              << " steps); busy time of computation;\ntasks whose time was not measured\n"
               << table.ToString() << "\n  median error " << Percent(Median(errors)) << ", worst "
               << Percent(*std::max_element(errors.begin(), errors.end()))
               << "; against each plan's fastest step: median " << Percent(Median(fastest)) << "\n";

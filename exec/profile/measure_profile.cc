@@ -1,0 +1,125 @@
+#include "exec/profile/measure_profile.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <utility>
+
+#include "exec/cpu/lane_scheduler.h"
+#include "exec/profile/build_profile.h"
+#include "exec/profile/dispatch_cost.h"
+#include "exec/profile/fewer_micro_batches.h"
+#include "exec/profile/machine.h"
+#include "exec/profile/measure_plan.h"
+#include "exec/profile/memory_profile.h"
+#include "exec/profile/plan_run.h"
+#include "exec/profile/statistics.h"
+#include "sim/str_cat.h"
+
+namespace twinstep {
+namespace {
+
+std::string Today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[sizeof "2026-01-31"];
+  std::strftime(text, sizeof text, "%Y-%m-%d", &utc);
+  return text;
+}
+
+// On one thread and on all, each after one that does not count.
+constexpr double kIterations = 4 * kMeasuringRounds;
+
+std::string LowerCase(std::string text) {
+  for (char& letter : text) {
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  }
+  return text;
+}
+
+// "tiny-llama fp32, tensor 2 x context 1 x pipeline 2 x data 1, 4 micro-batches of 2 x 128 tokens"
+std::string RunName(const Model& model, const ResolvedPlan& plan) {
+  return StrCat(model.name(), " ", LowerCase(Precision_Name(model.recipe().precision())),
+                ", tensor ", plan.t, " x context ", plan.c, " x pipeline ", plan.p, " x data ",
+                plan.d, ", ", plan.m, plan.m == 1 ? " micro-batch of " : " micro-batches of ",
+                plan.b, " x ", plan.sequence_length, " tokens");
+}
+
+Status ProfileLastMemory(const ProfileInput& input, Profile* profile) {
+  const PlanToMeasure& plan = input.plans.back();
+  const Result<LoweredPlan> lowered = LowerForRun(input.model, plan.cluster, plan.plan);
+  if (!lowered.ok()) return lowered.error();
+  return ProfileMemory(lowered.value(), profile);
+}
+
+Result<LoweredPlan> LowerToMeasure(const Model& model, const PlanToMeasure& plan, double seconds) {
+  Result<LoweredPlan> lowered = LowerForRun(model, plan.cluster, plan.plan);
+  if (!lowered.ok() || EstimateSerialSeconds(lowered.value().graph) * kIterations < seconds) {
+    return lowered;
+  }
+  return WithFewestMicroBatches(std::move(lowered).value(), plan.cluster);
+}
+
+std::string NameOf(const PlanToMeasure& plan) { return plan.name.empty() ? "the plan" : plan.name; }
+
+// What is left of the time is shared by the plans that are left.
+Result<PrimitiveSamples> MeasurePlans(const ProfileInput& input, Progress* progress,
+                                      std::vector<std::string>* warnings) {
+  const auto begin = std::chrono::steady_clock::now();
+  PrimitiveSamples samples;
+  for (std::size_t i = 0; i < input.plans.size(); ++i) {
+    const PlanToMeasure& plan = input.plans[i];
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+    const double left_s = std::max(0.0, input.seconds - elapsed.count());
+    const double share_s = left_s / static_cast<double>(input.plans.size() - i);
+    const Result<LoweredPlan> lowered = LowerToMeasure(input.model, plan, share_s);
+    if (!lowered.ok()) return lowered.error();
+    const MeasureOptions options{.threads = input.threads, .seconds = share_s, .begin_round = [&] {
+                                   progress->Step(StrCat("measuring ", NameOf(plan)));
+                                 }};
+    const Status done = MeasurePlan(lowered.value(), options, &samples);
+    if (!done.ok()) return done.error();
+  }
+  if (samples.busy_threads < input.threads && input.threads > 1) {
+    warnings->push_back(StrCat("memory has room for ", samples.busy_threads, " of ", input.threads,
+                               " busy threads: times under load are too short"));
+  }
+  return samples;
+}
+
+}  // namespace
+
+std::size_t StepsOfMeasurement(const ProfileInput& input) {
+  return input.plans.size() * kMeasuringRounds + 1;
+}
+
+Result<Profile> MeasureProfile(const ProfileInput& input, Progress* progress,
+                               std::vector<std::string>* warnings) {
+  const Result<PrimitiveSamples> samples = MeasurePlans(input, progress, warnings);
+  if (!samples.ok()) return samples.error();
+  progress->Step("measuring cores and memory");
+  const Machine machine = ReadMachine();
+  Profile profile = BuildEntries(samples.value());
+  const Status memory = ProfileLastMemory(input, &profile);
+  if (!memory.ok()) return memory.error();
+  profile.set_name(StrCat(input.model.name(), " on ", machine.cpu));
+  profile.set_machine(Describe(machine));
+  profile.set_date(Today());
+  for (const std::string& version : Versions()) profile.add_versions(version);
+  profile.add_options("backend cpu");
+  profile.add_options(StrCat("threads ", input.threads));
+  for (const PlanToMeasure& plan : input.plans) {
+    profile.add_runs(RunName(input.model, plan.plan));
+  }
+  *profile.mutable_measured_on() = MachineCluster(machine, MeasureRates(input.threads));
+  Workers* workers = profile.mutable_measured_on()->mutable_node()->mutable_workers();
+  workers->set_threads(input.threads);
+  workers->set_dispatch_s(profile.dispatch_s());
+  workers->set_wake_s(RoundMeasured(MeasureWakeSeconds()));
+  workers->set_look_s(LaneScheduler::kLookSeconds);
+  workers->set_handoff_s(RoundMeasured(MeasureHandoffSeconds()));
+  return profile;
+}
+
+}  // namespace twinstep
