@@ -64,7 +64,7 @@ void ChunkManager::AddChunk(const StateChunk& layout) {
   Register(chunk, chunk.parameters, StateKind::kParameter, s.dtype);
   if (chunk.streams) {
     // Copies of a tied embedding lie differently in their chunks: their gradients are summed whole.
-    chunk.accumulates = layout.holds_tied_copy;
+    chunk.accumulates = layout.holds_tied_copy || AddsTiedInTurn(layout);
     // A parameter that is its own master must not be overwritten.
     chunk.host_gradients =
         in_place && !s.master_is_parameter
@@ -81,6 +81,14 @@ void ChunkManager::AddChunk(const StateChunk& layout) {
   }
   AddStates(&chunk, chunk.streams ? Pool::kHost : Pool::kGpu);
   chunks_.push_back(chunk);
+}
+
+// On one stage a tied embedding's gradient is the head's and the embedding's share in turn, of one
+// micro-batch after another. Sums of whole micro-batches, added on the host, have other bits.
+bool ChunkManager::AddsTiedInTurn(const StateChunk& layout) const {
+  return context_.model.tied_embeddings() && context_.plan.p == 1 && context_.shard_count() == 1 &&
+         !chunks_of_rank_.gradients_in_place &&
+         std::ranges::find(layout.blocks, context_.embedding_tag()) != layout.blocks.end();
 }
 
 void ChunkManager::AddStates(Chunk* chunk, Pool pool) {
@@ -332,6 +340,9 @@ void ChunkManager::AfterBackward(std::size_t unit, std::int64_t micro_batch, boo
     if (!last) return;
     SyncPartial(chunk);
     Reduce(chunk);
+    if (!chunk.streams) return;
+    Offload(&chunk, micro_batch);
+    Arrived(chunk);
     return;
   }
   SyncPartial(chunk);

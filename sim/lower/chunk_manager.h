@@ -53,6 +53,7 @@ class ChunkManager : public ModelStates {
   };
 
   void AddChunk(const StateChunk& layout);
+  bool AddsTiedInTurn(const StateChunk& layout) const;
   void AddStates(Chunk* chunk, Pool pool);
   void Register(const Chunk& chunk, BufferId buffer, StateKind state, Dtype dtype);
   std::uint16_t BlockOf(std::size_t unit) const;

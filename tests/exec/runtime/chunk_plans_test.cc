@@ -89,6 +89,7 @@ std::vector<Case> SeveralMicroBatchCases() {
     add("llama-gqa", "micro-batches", Chunked(SmallPlan(1, 1, 1, 1), persist, 3));
     add("gpt-untied", "micro-batches", Chunked(SmallPlan(1, 1, 1, 2), persist, 4));
     add("llama-tied", "micro-batches, tied", Chunked(SmallPlan(1, 1, 1, 4), persist % 6, 3));
+    add("gpt", "micro-batches, tied, one rank", Chunked(SmallPlan(1, 1, 1, 1), persist % 6, 3));
   }
   add("gpt", "update after the backward",
       Edited(Chunked(SmallPlan(1, 1, 1, 2), 2, 3),
