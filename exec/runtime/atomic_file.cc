@@ -18,6 +18,22 @@ Error SystemError(const std::string& path, const char* action, int reason) {
   return Error{.message = StrCat(path, ": cannot ", action, ": ", std::strerror(reason))};
 }
 
+// Devices, pipes and sockets are written to: a file in their place would end them.
+bool IsStream(const std::string& path) {
+  std::error_code ignored;
+  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) &&
+         !std::filesystem::is_directory(status);
+}
+
+// What a symbolic link names is replaced, and not the link.
+std::string Target(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_symlink(path, error)) return path;
+  const std::filesystem::path target = std::filesystem::canonical(path, error);
+  return error ? path : target.string();
+}
+
 std::string FolderOf(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   return folder.empty() ? "." : folder;
@@ -41,7 +57,13 @@ std::string TemporaryPath(const std::string& path) {
   return (whole.parent_path() / StrCat(".", whole.filename().string(), ".tmp")).string();
 }
 
-Result<AtomicFile> AtomicFile::Create(const std::string& path) {
+Result<AtomicFile> AtomicFile::Create(const std::string& named) {
+  if (IsStream(named)) {
+    const int descriptor = open(named.c_str(), O_WRONLY | O_CLOEXEC);
+    if (descriptor < 0) return SystemError(named, "open", errno);
+    return AtomicFile(named, "", descriptor);
+  }
+  const std::string path = Target(named);
   const std::string temporary_path = TemporaryPath(path);
   const int descriptor =
       open(temporary_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -52,6 +74,11 @@ Result<AtomicFile> AtomicFile::Create(const std::string& path) {
 Status CheckWritable(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) return SystemError(path, "write", EISDIR);
+  // Opening a pipe would wait for its reader, and closing it again end what that reads.
+  if (IsStream(path)) {
+    if (access(path.c_str(), W_OK) != 0) return SystemError(path, "write", errno);
+    return Unit{};
+  }
   const Result<AtomicFile> probe = AtomicFile::Create(path);
   if (!probe.ok()) return probe.error();
   return Unit{};
@@ -65,7 +92,7 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
   close(descriptor_);
-  unlink(temporary_path_.c_str());
+  if (!is_stream()) unlink(temporary_path_.c_str());
 }
 
 Status AtomicFile::Append(std::span<const std::byte> bytes) {
@@ -76,7 +103,7 @@ Status AtomicFile::Append(std::span<const std::byte> bytes) {
         write(descriptor_, bytes.data(), std::min(bytes.size(), kMaxWriteBytes));
     if (written < 0) {
       if (errno == EINTR) continue;
-      return SystemError(temporary_path_, "write", errno);
+      return SystemError(is_stream() ? path_ : temporary_path_, "write", errno);
     }
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
@@ -84,6 +111,10 @@ Status AtomicFile::Append(std::span<const std::byte> bytes) {
 }
 
 Status AtomicFile::Commit() {
+  if (is_stream()) {
+    if (close(std::exchange(descriptor_, -1)) != 0) return SystemError(path_, "close", errno);
+    return Unit{};
+  }
   if (fsync(descriptor_) != 0) return SystemError(temporary_path_, "sync", errno);
   // A network file system may report a failed write only here.
   if (close(std::exchange(descriptor_, -1)) != 0) {

@@ -4,9 +4,10 @@
 //   Status written = file.value().Append(bytes);   // Into .step-7.safetensors.tmp beside it.
 //   Status done = file.value().Commit();           // fsync, rename, fsync of the folder.
 //
-// Without Commit nothing of the name changes: the temporary file is removed at destruction, or, if
-// the process was killed, overwritten by the next file of that name. Errors (kBadInput) name the
-// file and the system's reason. Work of hours asks CheckWritable first.
+// A symbolic link stays, and what it names is replaced. A device, a pipe or a socket stays too, and
+// is written to at once. Without Commit nothing of the name changes: the temporary file is removed
+// at destruction, or, if the process was killed, overwritten by the next file of that name. Errors
+// (kBadInput) name the file and the system's reason. Work of hours asks CheckWritable first.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,7 @@ namespace twinstep {
 
 class AtomicFile {
  public:
-  static Result<AtomicFile> Create(const std::string& path);
+  static Result<AtomicFile> Create(const std::string& named);
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile();
@@ -33,6 +34,8 @@ class AtomicFile {
       : path_(std::move(path)),
         temporary_path_(std::move(temporary_path)),
         descriptor_(descriptor) {}
+
+  bool is_stream() const { return temporary_path_.empty(); }
 
   std::string path_, temporary_path_;
   int descriptor_;  // -1 once committed or moved from.
