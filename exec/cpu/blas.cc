@@ -2,6 +2,7 @@
 
 #include <cblas.h>
 
+#include <atomic>
 #include <sstream>
 
 namespace twinstep {
@@ -19,11 +20,37 @@ void UseOneThread() {
   }();
 }
 
+// OpenBLAS has a packing buffer for each of so many concurrent callers (Debian's build); one more
+// makes it write through a null pointer.
+constexpr int kMostCallers = 128;
+std::atomic<int> free_callers{kMostCallers};
+
+class Call {
+ public:
+  Call() {
+    UseOneThread();
+    int left = free_callers.load(std::memory_order_relaxed);
+    do {
+      while (left == 0) {
+        free_callers.wait(0, std::memory_order_relaxed);
+        left = free_callers.load(std::memory_order_relaxed);
+      }
+    } while (!free_callers.compare_exchange_weak(left, left - 1, std::memory_order_acquire,
+                                                 std::memory_order_relaxed));
+  }
+  ~Call() {
+    free_callers.fetch_add(1, std::memory_order_release);
+    free_callers.notify_one();
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+};
+
 }  // namespace
 
 void Multiply(const MatrixProduct& shape, float alpha, const float* a, std::int64_t lda,
               const float* b, std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
-  UseOneThread();
+  const Call call;
   cblas_sgemm(CblasRowMajor, Transpose(shape.transpose_a), Transpose(shape.transpose_b),
               Size(shape.m), Size(shape.n), Size(shape.k), alpha, a, Size(lda), b, Size(ldb), beta,
               c, Size(ldc));
@@ -31,7 +58,7 @@ void Multiply(const MatrixProduct& shape, float alpha, const float* a, std::int6
 
 void Multiply(const MatrixProduct& shape, double alpha, const double* a, std::int64_t lda,
               const double* b, std::int64_t ldb, double beta, double* c, std::int64_t ldc) {
-  UseOneThread();
+  const Call call;
   cblas_dgemm(CblasRowMajor, Transpose(shape.transpose_a), Transpose(shape.transpose_b),
               Size(shape.m), Size(shape.n), Size(shape.k), alpha, a, Size(lda), b, Size(ldb), beta,
               c, Size(ldc));

@@ -8,7 +8,8 @@ namespace twinstep {
 
 // c[m, n] = alpha op(a) op(b) + beta c, where op transposes if asked to: op(a) is [m, k], op(b) is
 // [k, n]; lda, ldb, ldc are the elements from one stored row to the next. With beta 0 the old c is
-// not read. Same shapes and numbers give the same bits, whoever else calls at the same time.
+// not read. Same shapes and numbers give the same bits, whoever else calls at the same time,
+// and however many: those whom the library has no room for wait.
 struct MatrixProduct {
   bool transpose_a = false, transpose_b = false;
   std::int64_t m = 0, n = 0, k = 0;

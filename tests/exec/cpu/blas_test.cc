@@ -35,6 +35,27 @@ void ExpectSameBitsFromConcurrentCallers() {
   EXPECT_EQ(wrong, std::vector<int>(kThreads, 0));
 }
 
+// More than the library has packing buffers for, which a large product takes.
+TEST(BlasTest, AnyNumberOfCallersGetTheSameBits) {
+  constexpr std::int64_t kSize = 192;
+  constexpr int kThreads = 400;
+  const std::vector<float> a(kSize * kSize, 0.5F), b(kSize * kSize, 0.25F);
+  std::vector<int> wrong(kThreads, 0);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      std::vector<float> c(kSize * kSize);
+      for (int product = 0; product < 4; ++product) {
+        Multiply({.m = kSize, .n = kSize, .k = kSize}, 1.0F, a.data(), kSize, b.data(), kSize, 0.0F,
+                 c.data(), kSize);
+        for (const float value : c) wrong[static_cast<std::size_t>(i)] += value != 24.0F ? 1 : 0;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, std::vector<int>(kThreads, 0));
+}
+
 TEST(BlasTest, ConcurrentCallersGetTheSameBits) {
   ExpectSameBitsFromConcurrentCallers<float>();
   ExpectSameBitsFromConcurrentCallers<double>();
