@@ -73,9 +73,8 @@ Status ReadBackend(const Options& options, TrainInput* input) {
                   ReadWord<bool>(options, "tokenizer", {{"bytes", true}}, [](bool) {}),
                   ReadInteger(options, "gpu-memory-capacity", 1,
                               [input](auto x) { input->gpu_memory_capacity_bytes = x; }),
-                  ReadInteger(options, "threads", 1, [input](auto x) {
-                    input->threads = static_cast<int>(std::min(x, kMaxThreads));
-                  })});
+                  ReadInteger(options, "threads", 1, kMaxThreads,
+                              [input](auto x) { input->threads = static_cast<int>(x); })});
   if (!read.ok()) return read;
   input->deterministic = options.Has("deterministic");
   input->record_times = options.Has("trace");

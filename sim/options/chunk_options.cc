@@ -1,8 +1,5 @@
 #include "sim/options/chunk_options.h"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -11,6 +8,7 @@
 #include "sim/plan/plan_names.h"
 #include "sim/str_cat.h"
 #include "sim/textproto/quantity.h"
+#include "sim/textproto/text_file.h"
 
 namespace twinstep {
 namespace {
@@ -25,13 +23,9 @@ Status ReadBlocks(const Options& options, Plan* plan) {
       return OptionError("blocks", StrCat("chooses for every block; --", name, " goes without it"));
     }
   }
-  std::ifstream file(*path);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file || text.fail()) {
-    return Error{.message = StrCat(*path, ": cannot read: ", std::strerror(errno))};
-  }
-  const Result<std::vector<BlockActivations>> blocks = ParseBlockList(text.str(), *path);
+  const Result<std::string> text = ReadTextFile(*path);
+  if (!text.ok()) return text.error();
+  const Result<std::vector<BlockActivations>> blocks = ParseBlockList(text.value(), *path);
   if (!blocks.ok()) return blocks.error();
   plan->clear_blocks();
   for (const BlockActivations choice : blocks.value()) plan->add_blocks(choice);

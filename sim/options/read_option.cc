@@ -19,6 +19,16 @@ Status ReadInteger(const Options& options, const char* name, std::int64_t least,
   return Unit{};
 }
 
+Status ReadInteger(const Options& options, const char* name, std::int64_t least, std::int64_t most,
+                   const std::function<void(std::int64_t)>& store) {
+  Status within = Unit{};
+  const Status read = ReadInteger(options, name, least, [&](std::int64_t x) {
+    if (x <= most) return store(x);
+    within = OptionError(name, StrCat(*options.Get(name), " is more than ", most));
+  });
+  return read.ok() ? within : read;
+}
+
 Status ReadReal(const Options& options, const char* name, double least, double most,
                 const std::function<void(double)>& store) {
   const auto text = options.Get(name);

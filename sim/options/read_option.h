@@ -21,6 +21,8 @@ Error OptionError(const std::string& option, const std::string& what);
 // With a suffix, too: 64MiB.
 Status ReadInteger(const Options& options, const char* name, std::int64_t least,
                    const std::function<void(std::int64_t)>& store);
+Status ReadInteger(const Options& options, const char* name, std::int64_t least, std::int64_t most,
+                   const std::function<void(std::int64_t)>& store);
 Status ReadReal(const Options& options, const char* name, double least, double most,
                 const std::function<void(double)>& store);
 // on or off.

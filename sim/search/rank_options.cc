@@ -353,9 +353,8 @@ Result<RankProblem> ReadRankProblem(const Options& options) {
            ReadReal(options, "time-limit", 0, 1e9, [&](double x) { problem.time_limit_s = x; }),
            ReadInteger(options, "top", 1,
                        [&](auto x) { problem.keep = static_cast<std::size_t>(x); }),
-           ReadInteger(
-               options, "threads", 1,
-               [&](auto x) { problem.threads = static_cast<int>(std::min(x, kMostThreads)); }),
+           ReadInteger(options, "threads", 1, kMostThreads,
+                       [&](auto x) { problem.threads = static_cast<int>(x); }),
            ReadIntegers(options, "persist", 0, &problem.chunk_axes.persistent),
            ReadIntegers(options, "swap", 0, &problem.chunk_axes.swapped),
            ReadIntegers(options, "checkpoint", 0, &problem.chunk_axes.checkpointed),

@@ -51,6 +51,16 @@ Result<Plan> Read(const std::vector<std::string>& arguments) {
   return plan;
 }
 
+TEST(ChunkOptionsTest, BlocksFileThatCannotBeUsed) {
+  const std::string empty = testing::TempDir() + "/empty.blocks";
+  std::ofstream(empty).close();
+  EXPECT_EQ(Read({"--blocks", empty}).error().message, empty + ": names no block's choice");
+  EXPECT_EQ(Read({"--blocks", testing::TempDir()}).error().message,
+            testing::TempDir() + ": is a directory, not a file");
+  EXPECT_EQ(Read({"--blocks", empty + "no"}).error().message,
+            empty + "no: No such file or directory");
+}
+
 TEST(ChunkOptionsTest, Flags) {
   const Plan plan =
       Read({"--persist", "0", "--buffers", "4", "--chunk-size", "64MiB", "--swap", "2",
