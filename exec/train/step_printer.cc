@@ -6,7 +6,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <system_error>
 
 #include "sim/report/progress.h"
 #include "sim/report/terminal.h"
@@ -17,6 +21,37 @@ namespace {
 
 void WriteToStderr(const std::string& text) {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+}
+
+constexpr std::string_view kLineBegin = "{\"step\":";
+
+// Whether a line of a log is one of StepJson, of a step after `step`; or its first half.
+bool IsLater(std::string_view line, std::int64_t step) {
+  if (!line.ends_with('\n')) {
+    return kLineBegin.substr(0, line.size()) == line.substr(0, kLineBegin.size());
+  }
+  if (!line.starts_with(kLineBegin)) return false;
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() && json["step"].is_number_integer() && json["step"] > step;
+}
+
+Status DropStepsAfter(std::int64_t step, const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return Unit{};
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file) return Error{.message = StrCat(path, ": cannot read: ", std::strerror(errno))};
+  std::string_view kept = text;
+  while (!kept.empty()) {
+    // The newline that ends the line before the last; npos + 1 is 0.
+    const std::size_t begin = kept.substr(0, kept.size() - 1).rfind('\n') + 1;
+    if (!IsLater(kept.substr(begin), step)) break;
+    kept = kept.substr(0, begin);
+  }
+  if (kept.size() == text.size()) return Unit{};
+  std::filesystem::resize_file(path, kept.size(), error);
+  if (error) return Error{.message = StrCat(path, ": cannot shorten: ", error.message())};
+  return Unit{};
 }
 
 }  // namespace
@@ -52,6 +87,9 @@ StepPrinter::~StepPrinter() { WipeBar(); }
 
 Status StepPrinter::OpenLog(const std::string& path, bool append) {
   log_path_ = path;
+  if (append) {
+    if (const Status kept = DropStepsAfter(first_, path); !kept.ok()) return kept;
+  }
   log_.open(path, append ? std::ios::app : std::ios::trunc);
   if (!log_) return Error{.message = StrCat(path, ": cannot open: ", std::strerror(errno))};
   return Unit{};

@@ -26,7 +26,9 @@ class StepPrinter {
   StepPrinter(const StepPrinter&) = delete;
   StepPrinter& operator=(const StepPrinter&) = delete;
 
-  // Lines of JSON go to this file from now on; an Error names it if it cannot be opened.
+  // Lines of JSON go to this file from now on; an Error names it if it cannot be opened. Appending
+  // first drops steps after `first` at its end, and half a line: a training that was killed has
+  // logged them, and they run again.
   Status OpenLog(const std::string& path, bool append);
   // An Error if the log cannot be written.
   Status Print(const TrainingStep& step);

@@ -33,7 +33,8 @@ const std::vector<OptionGroup>& Groups() {
           {"save-keep", "N", "checkpoints that stay; 0: all (default: 2)"},
           {"resume", "PATH", "continue from a checkpoint, or from the latest of a folder"},
           {"export", "FILE", "write the trained weights with Hugging Face's names"},
-          {"log", "FILE", "a line of JSON a step; resuming appends"},
+          {"log", "FILE",
+           "a line of JSON a step; resuming appends, in place of steps that run again"},
           {"trace", "FILE",
            "when each task of the last step ran: .json (ui.perfetto.dev, chrome://tracing) or .pb"},
           {"help", nullptr, "this text"}}});

@@ -123,6 +123,24 @@ TEST_F(TrainCommand, ResumingGivesTheSameBits) {
   }
 }
 
+TEST_F(TrainCommand, ResumingLogsNoStepTwice) {
+  const std::string run_folder = folder_.File("run"), log = folder_.File("log.jsonl");
+  ASSERT_EQ(RunTrain(Small({"--save", run_folder, "--log", log})).code, ExitCode::kDone);
+  const std::vector<double> losses = LossesOfLog(log);
+  std::filesystem::remove_all(run_folder);
+  ASSERT_EQ(
+      RunTrain(Small({"--save", run_folder, "--save-every", "4", "--save-keep", "0", "--log", log}))
+          .code,
+      ExitCode::kDone);
+  // As if it had been killed in the middle of the line of step 6.
+  std::filesystem::remove(run_folder + "/step-00000006.safetensors");
+  std::filesystem::resize_file(log, std::filesystem::file_size(log) - 30);
+  const Outcome run = RunTrain(Small({"--resume", run_folder, "--log", log}));
+  ASSERT_EQ(run.code, ExitCode::kDone) << run.err;
+  EXPECT_THAT(run.out, StartsWith("step 5 "));
+  EXPECT_EQ(LossesOfLog(log), losses);
+}
+
 TEST_F(TrainCommand, ResumingSaysWhatDiffers) {
   const std::string run_folder = folder_.File("run");
   ASSERT_EQ(RunTrain(Small({"--save", run_folder, "--save-every", "3"})).code, ExitCode::kDone);
