@@ -144,13 +144,18 @@ Profile BuildEntries(const PrimitiveSamples& samples) {
   return profile;
 }
 
-Status MergeProfile(const Profile& more, Profile* profile) {
+Status CheckSameProvenance(const Profile& earlier, const Profile& now) {
   for (const Status& same :
-       {CheckSame("machine", profile->machine(), more.machine()),
-        CheckSame("versions", Joined(profile->versions()), Joined(more.versions())),
-        CheckSame("options", Joined(profile->options()), Joined(more.options()))}) {
+       {CheckSame("machine", earlier.machine(), now.machine()),
+        CheckSame("versions", Joined(earlier.versions()), Joined(now.versions())),
+        CheckSame("options", Joined(earlier.options()), Joined(now.options()))}) {
     if (!same.ok()) return same;
   }
+  return Unit{};
+}
+
+Status MergeProfile(const Profile& more, Profile* profile) {
+  if (const Status same = CheckSameProvenance(*profile, more); !same.ok()) return same;
   Profile merged = more;
   const std::set<std::string> keys = KeysOf(more);
   KeepOthers(profile->operators(), keys, merged.mutable_operators());

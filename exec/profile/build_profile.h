@@ -17,9 +17,12 @@ namespace twinstep {
 // Sets dispatch_s where there are gaps.
 Profile BuildEntries(const PrimitiveSamples& samples);
 
+// An Error if they were measured on different machines, versions or options.
+Status CheckSameProvenance(const Profile& earlier, const Profile& now);
+
 // Adds what `more` has measured. Where both have an entry of one primitive that of `more` stays;
-// provenance and single figures are its own, models and plans those of both. An Error if they
-// were measured on different machines, versions or options: one profile has one provenance.
+// provenance and single figures are its own, models and plans those of both. An Error of
+// CheckSameProvenance: one profile has one provenance.
 Status MergeProfile(const Profile& more, Profile* profile);
 
 // Which primitives of a graph have an entry of exactly their shape. What has none is interpolated

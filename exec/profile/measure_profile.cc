@@ -90,19 +90,9 @@ Result<PrimitiveSamples> MeasurePlans(const ProfileInput& input, Progress* progr
 
 }  // namespace
 
-std::size_t StepsOfMeasurement(const ProfileInput& input) {
-  return input.plans.size() * kMeasuringRounds + 1;
-}
-
-Result<Profile> MeasureProfile(const ProfileInput& input, Progress* progress,
-                               std::vector<std::string>* warnings) {
-  const Result<PrimitiveSamples> samples = MeasurePlans(input, progress, warnings);
-  if (!samples.ok()) return samples.error();
-  progress->Step("measuring cores and memory");
+Profile ProvenanceOf(const ProfileInput& input) {
   const Machine machine = ReadMachine();
-  Profile profile = BuildEntries(samples.value());
-  const Status memory = ProfileLastMemory(input, &profile);
-  if (!memory.ok()) return memory.error();
+  Profile profile;
   profile.set_name(StrCat(input.model.name(), " on ", machine.cpu));
   profile.set_machine(Describe(machine));
   profile.set_date(Today());
@@ -112,7 +102,23 @@ Result<Profile> MeasureProfile(const ProfileInput& input, Progress* progress,
   for (const PlanToMeasure& plan : input.plans) {
     profile.add_runs(RunName(input.model, plan.plan));
   }
-  *profile.mutable_measured_on() = MachineCluster(machine, MeasureRates(input.threads));
+  return profile;
+}
+
+std::size_t StepsOfMeasurement(const ProfileInput& input) {
+  return input.plans.size() * kMeasuringRounds + 1;
+}
+
+Result<Profile> MeasureProfile(const ProfileInput& input, Progress* progress,
+                               std::vector<std::string>* warnings) {
+  const Result<PrimitiveSamples> samples = MeasurePlans(input, progress, warnings);
+  if (!samples.ok()) return samples.error();
+  progress->Step("measuring cores and memory");
+  Profile profile = ProvenanceOf(input);
+  profile.MergeFrom(BuildEntries(samples.value()));
+  const Status memory = ProfileLastMemory(input, &profile);
+  if (!memory.ok()) return memory.error();
+  *profile.mutable_measured_on() = MachineCluster(ReadMachine(), MeasureRates(input.threads));
   Workers* workers = profile.mutable_measured_on()->mutable_node()->mutable_workers();
   workers->set_threads(input.threads);
   workers->set_dispatch_s(profile.dispatch_s());

@@ -16,6 +16,9 @@
 
 namespace twinstep {
 
+// A profile of what is known before the work: name, machine, date, versions, options and runs.
+Profile ProvenanceOf(const ProfileInput& input);
+
 // How many times MeasureProfile calls progress->Step().
 std::size_t StepsOfMeasurement(const ProfileInput& input);
 

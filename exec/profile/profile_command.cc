@@ -50,7 +50,13 @@ class Command {
 
   Status Measure(const ProfileInput& input) {
     const auto begin = std::chrono::steady_clock::now();
-    // What cannot be written is said before the work.
+    // What cannot be written or appended to is said before the work.
+    if (input.earlier.has_value()) {
+      const Status same = CheckSameProvenance(*input.earlier, ProvenanceOf(input));
+      if (!same.ok()) {
+        return Error{.message = StrCat(input.earlier_file, ": ", same.error().message)};
+      }
+    }
     Result<AtomicFile> file = AtomicFile::Create(input.output);
     if (!file.ok()) return file.error();
     Progress progress(StepsOfMeasurement(input));

@@ -65,7 +65,7 @@ Status ReadOutput(const Options& options, ProfileInput* input) {
   const auto append = options.Get("append");
   input->output = options.Get("output").value_or(append.value_or(""));
   if (input->output.empty()) {
-    return Error{.message = "--output is missing (twinstep profile --help)"};
+    return Error{.message = "--output or --append is missing (twinstep profile --help)"};
   }
   if (!append) return Unit{};
   Result<ParsedText<Profile>> earlier = ParseTextFileWithSource<Profile>(*append);
@@ -73,6 +73,7 @@ Status ReadOutput(const Options& options, ProfileInput* input) {
   const Status valid = ValidateProfile(earlier.value().message, earlier.value().source);
   if (!valid.ok()) return valid;
   input->earlier = std::move(earlier).value().message;
+  input->earlier_file = *append;
   return Unit{};
 }
 
@@ -83,10 +84,8 @@ Status ReadMeasurement(const Options& options, ProfileInput* input) {
     return OptionError("backend", "only the cpu backend is measured");
   }
   return FirstError({ReadWord<bool>(options, "backend", {{"cpu", true}}, [](bool) {}),
-                     ReadInteger(options, "threads", 1,
-                                 [input](auto x) {
-                                   input->threads = static_cast<int>(std::min(x, kMaxThreads));
-                                 }),
+                     ReadInteger(options, "threads", 1, kMaxThreads,
+                                 [input](auto x) { input->threads = static_cast<int>(x); }),
                      ReadReal(options, "seconds", 0.01, kMostSeconds,
                               [input](double x) { input->seconds = x; })});
 }

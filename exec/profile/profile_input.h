@@ -26,7 +26,8 @@ struct ProfileInput {
   int threads = 1;
   double seconds = 0;
   std::string output;              // Where the profile goes.
-  std::optional<Profile> earlier;  // Of --append.
+  std::optional<Profile> earlier;  // Of --append,
+  std::string earlier_file;        // and where it was.
 };
 
 // An Error names the option, or file, line and field; an infeasible plan is one of kNo.

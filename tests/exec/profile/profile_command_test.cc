@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <sstream>
 
@@ -101,8 +102,11 @@ TEST_F(ProfileCommand, OneProfileForSeveralPlansAndModels) {
   EXPECT_GT(second.operators_size(), first.operators_size());
   EXPECT_EQ(second.collectives_size(), first.collectives_size());
 
-  const Outcome other_threads = RunProfile(Small({"--append", file_, "--threads", "1"}));
+  std::vector<std::string> one_thread = Small({"--append", file_});
+  *(std::ranges::find(one_thread, "--threads") + 1) = "1";
+  const Outcome other_threads = RunProfile(one_thread);
   EXPECT_EQ(other_threads.code, ExitCode::kBadInput);
+  EXPECT_THAT(other_threads.err, HasSubstr(file_ + ": the profile to append to was measured with"));
 }
 
 TEST_F(ProfileCommand, BadInputSaysWhatIsWrong) {
@@ -112,8 +116,12 @@ TEST_F(ProfileCommand, BadInputSaysWhatIsWrong) {
     EXPECT_THAT(run.out, IsEmpty());
     return run.err;
   };
-  EXPECT_THAT(error({}), HasSubstr("--output is missing"));
+  EXPECT_THAT(error({}), HasSubstr("--output or --append is missing"));
   EXPECT_THAT(error({"--output", folder_.File("no/such/folder")}), HasSubstr("no/such/folder"));
+  EXPECT_THAT(RunProfile({"--model", "tiny-gpt", "--global-batch", "1", "--output", file_,
+                          "--threads", "1025"})
+                  .err,
+              HasSubstr("--threads: 1025 is more than 1024"));
   EXPECT_THAT(error({"--append", folder_.File("none")}), HasSubstr("none"));
   EXPECT_THAT(error({"--output", file_, "--backend", "cuda"}), HasSubstr("--backend"));
   EXPECT_THAT(error({"--output", file_, "--tp", "3"}), HasSubstr("3"));
