@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "exec/profile/measure_profile.h"
+#include "exec/runtime/atomic_file.h"
 #include "sim/format.h"
 #include "sim/report/echo_text.h"
 #include "sim/report/text_table.h"
@@ -106,6 +107,11 @@ class Command {
     if (!input.ok()) return Fail(input.error());
     // What cannot be written is said before the work and not after it.
     if (const Status folder = MakeFolder(); !folder.ok()) return Fail(folder.error());
+    if (const auto json = options_.Get("json").value_or("-"); json != "-") {
+      if (const Status writable = CheckWritable(json); !writable.ok()) {
+        return Fail(writable.error());
+      }
+    }
     if (const Status measured = MeasureMachine(&input.value()); !measured.ok()) {
       return Fail(measured.error());
     }

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 
+#include "exec/profile/machine.h"
 #include "exec/runtime/execution_trace.h"
 #include "exec/train/training.h"
 #include "sim/cost/graph_costs.h"
@@ -51,6 +53,27 @@ Result<Simulated> SimulateGraph(const ValidateInput& input, const TaskGraph& gra
   return Simulated{
       BuildTrace(graph, replay.value(), input.train.model.name(), MemoryCurves(memory.value())),
       EvidenceOf(costs.value())};
+}
+
+// The training runs here, whatever machine the profile is of.
+std::optional<std::string> ForeignProfile(const ValidateInput& input) {
+  if (!input.profile || input.profile->machine().empty()) return std::nullopt;
+  const std::string here = Describe(ReadMachine());
+  if (input.profile->machine() == here) return std::nullopt;
+  return StrCat("the profile was measured on '", input.profile->machine(), "', and this is '", here,
+                "': errors are the machines' differences too");
+}
+
+// A tolerance that judges nothing must not look like one that is met.
+std::optional<std::string> UnusedTolerance(const ValidateInput& input,
+                                           const TraceComparison& comparison) {
+  const auto judges = [](const Verdict& x) { return x.what.ends_with("exposed"); };
+  if (!input.tolerances.exposed || std::ranges::any_of(comparison.verdicts, judges)) {
+    return std::nullopt;
+  }
+  return "--tolerance-exposed judged nothing: no communication or copies are exposed for 5 % of "
+         "the "
+         "iteration";
 }
 
 struct Executed {
@@ -103,6 +126,8 @@ Result<Validation> Validate(const ValidateInput& input, Progress* progress,
   Training& training = *started.value();
   const TaskGraph& graph = training.graph();
 
+  if (const auto foreign = ForeignProfile(input)) warnings->push_back(*foreign);
+
   progress->Step("simulating");
   Result<Simulated> simulated = SimulateGraph(input, graph, warnings);
   if (!simulated.ok()) return simulated.error();
@@ -125,6 +150,9 @@ Result<Validation> Validate(const ValidateInput& input, Progress* progress,
     return Error{.code = ExitCode::kInternal, .message = comparison.error().message};
   }
   validation.comparison = std::move(comparison).value();
+  if (const auto unused = UnusedTolerance(input, validation.comparison)) {
+    warnings->push_back(*unused);
+  }
   return validation;
 }
 

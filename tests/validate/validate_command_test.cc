@@ -124,6 +124,26 @@ TEST_F(ValidateCommand, WhatIsMissingOrWrongIsNamed) {
               HasSubstr("needs --profile auto"));
   EXPECT_THAT(ErrorOf({"--cluster", "cpu-x2", "--poison"}), HasSubstr("unknown option --poison"));
   EXPECT_THAT(ErrorOf({"--cluster", "cpu-x2", "--save-traces", data_}), HasSubstr("cannot create"));
+  const std::string nowhere = data_ + "/report.json";
+  EXPECT_THAT(ErrorOf({"--cluster", "cpu-x2", "--json", nowhere}), HasSubstr(nowhere));
+}
+
+TEST_F(ValidateCommand, AProfileOfAnotherMachineIsReported) {
+  const std::string profile = folder_.File("profile.textproto");
+  WriteBytes(profile, "machine: 'Analytical Engine, 1 core'");
+  const Outcome done =
+      RunValidate(Small({"--cluster", "cpu-x2", "--profile", profile, "--steps", "3"}));
+  EXPECT_EQ(done.code, ExitCode::kDone) << done.err;
+  EXPECT_THAT(done.err, HasSubstr("measured on 'Analytical Engine, 1 core', and this is '"));
+}
+
+TEST_F(ValidateCommand, AToleranceThatJudgesNothingIsReported) {
+  std::vector<std::string> arguments =
+      Small({"--cluster", "cpu-x2", "--steps", "3", "--tolerance-exposed", "0"});
+  arguments[7] = arguments[9] = "1";  // One rank has nobody to talk to.
+  const Outcome done = RunValidate(arguments);
+  EXPECT_EQ(done.code, ExitCode::kDone) << done.err;
+  EXPECT_THAT(done.err, HasSubstr("--tolerance-exposed judged nothing"));
 }
 
 TEST_F(ValidateCommand, AnInfeasiblePlanIsAnAnswer) {
