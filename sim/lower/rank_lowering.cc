@@ -450,6 +450,9 @@ class RankLowering {
         swap_->Done(&kept.swapped);
       } else {
         swap_room_bytes_ += layer.SavedBytes();
+        if (j == FirstCheckpointed(unit)) {
+          swap_room_bytes_ += layer_.SavedBytes() - layer.SavedBytes();  // Recomputed, once more.
+        }
       }
       kept.saved = {};
     }
@@ -471,7 +474,7 @@ class RankLowering {
   }
 
   // Before the backward of layer j: brings back what it needs, and the next swapped layers, where
-  // blocks that were kept have left memory for them, and not sooner than the layers between two
+  // other blocks have left memory for them, and not sooner than the layers between two
   // swapped ones.
   void BringSwapped(const ScheduleUnit& unit, std::int64_t j) {
     std::vector<Block::Layer>& layers = BlockOf(unit).layers;
@@ -488,6 +491,13 @@ class RankLowering {
       swap_->PlaceSaved(swapped, layers[static_cast<std::size_t>(k)].saved);
       if (makes_slot) swap_room_bytes_ -= swap_->bytes();
     }
+  }
+  // Behind its backward nothing is recomputed: what that took is free for good. The stage's number
+  // of layers if none is checkpointed.
+  std::int64_t FirstCheckpointed(const ScheduleUnit& unit) const {
+    std::int64_t j = 0;
+    while (j < plan_.l && ChoiceOf(LayerOf(unit, j)) != BLOCK_CHECKPOINT) ++j;
+    return j;
   }
   // The least that lies between swapped layers of the stage.
   std::int64_t SwapDistance(const ScheduleUnit& unit) const {

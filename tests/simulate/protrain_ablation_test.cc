@@ -25,11 +25,11 @@ TEST(ProTrainAblationTest, UpdateOverlap) {
   EXPECT_NEAR(Slowdown(WithoutOverlap(Best()), Best()), 1.22, 0.06);
 }
 
-// 1.04 in the paper; here swapped blocks that come together also wait for each other's copies.
+// 1.04 in the paper.
 TEST(ProTrainAblationTest, InterleavedBlocks) {
   const double slowdown = Slowdown(WithoutInterleaving(Best()), Best());
   EXPECT_GT(slowdown, 1.005);
-  EXPECT_LT(slowdown, 1.20);
+  EXPECT_LT(slowdown, 1.10);
 }
 
 // 1.02 to 1.19 in the paper.
