@@ -1,15 +1,39 @@
 #include "exec/profile/fewer_micro_batches.h"
 
 #include <cstdint>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "exec/profile/primitive.h"
+#include "sim/graph/arena.h"
+#include "sim/graph/task_graph.h"
 
 namespace twinstep {
 namespace {
 
 constexpr double kOrdinaryFlopsPerSecond = 30e9;  // One core, OpenBLAS, fp32.
+
+// The shards of a batch reduce all its losses at once, a number a micro-batch: the only task whose
+// size counts micro-batches. Here it reduces `count` numbers, and those without a micro-batch stay
+// as they are. The arena is the caller's to plan again.
+void ReduceLosses(std::int64_t count, TaskGraph* graph) {
+  const std::int64_t bytes = count * DtypeBytes(Dtype::kFp64);
+  std::set<BufferId> losses;
+  for (const TensorInfo& tensor : graph->tensors) {
+    if (tensor.kind != TensorKind::kLoss) continue;
+    losses.insert(tensor.buffer);
+    graph->buffers[tensor.buffer].bytes = bytes;
+  }
+  for (Task& task : graph->tasks) {
+    OpShape shape = graph->shapes[task.shape];
+    if (shape.op != OpCode::kAllReduce) continue;
+    if (!losses.contains(graph->operands[task.operand_begin].buffer)) continue;
+    shape.dims[0] = bytes;
+    task.shape = static_cast<ShapeId>(graph->shapes.size());
+    graph->shapes.push_back(shape);
+  }
+}
 
 }  // namespace
 
@@ -29,7 +53,11 @@ Result<LoweredPlan> WithFewestMicroBatches(LoweredPlan lowered, const Cluster& c
     plan.global_batch = plan.b * plan.d * m;
     Result<LoweredPlan> shorter = LowerForRun(lowered.model, cluster, plan);
     if (!shorter.ok()) return shorter.error();
-    if (PrimitivesOf(shorter.value().graph) == wanted) return shorter;
+    TaskGraph& graph = shorter.value().graph;
+    ReduceLosses(lowered.plan.m, &graph);
+    if (PrimitivesOf(graph) != wanted) continue;
+    shorter.value().arena = PlanArena(graph);
+    return shorter;
   }
   return lowered;
 }
