@@ -43,7 +43,7 @@ double EstimateSerialSeconds(const TaskGraph& graph) {
   return flops / kOrdinaryFlopsPerSecond;
 }
 
-Result<LoweredPlan> WithFewestMicroBatches(LoweredPlan lowered, const Cluster& cluster) {
+LoweredPlan WithFewestMicroBatches(LoweredPlan lowered, const Cluster& cluster) {
   const std::vector<Primitive> wanted = PrimitivesOf(lowered.graph);
   // Interleaved schedules go through the stages with one micro-batch a rank at a time.
   const std::int64_t step = lowered.plan.v > 1 ? lowered.plan.p : 1;
@@ -52,12 +52,12 @@ Result<LoweredPlan> WithFewestMicroBatches(LoweredPlan lowered, const Cluster& c
     plan.m = m;
     plan.global_batch = plan.b * plan.d * m;
     Result<LoweredPlan> shorter = LowerForRun(lowered.model, cluster, plan);
-    if (!shorter.ok()) return shorter.error();
+    if (!shorter.ok()) continue;  // One micro-batch alone may need more chunk buffers.
     TaskGraph& graph = shorter.value().graph;
     ReduceLosses(lowered.plan.m, &graph);
     if (PrimitivesOf(graph) != wanted) continue;
     shorter.value().arena = PlanArena(graph);
-    return shorter;
+    return std::move(shorter).value();
   }
   return lowered;
 }

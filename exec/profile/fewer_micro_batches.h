@@ -3,13 +3,12 @@
 //
 //   Result<LoweredPlan> lowered = LowerForRun(model, cluster, plan);
 //   if (EstimateSerialSeconds(lowered.value().graph) > 1) {
-//     Result<LoweredPlan> shorter = WithFewestMicroBatches(std::move(lowered).value(), cluster);
+//     LoweredPlan shorter = WithFewestMicroBatches(std::move(lowered).value(), cluster);
 //   }
 #pragma once
 
 #include "exec/profile/plan_run.h"
 #include "hw_specs/cluster.pb.h"
-#include "sim/result.h"
 
 namespace twinstep {
 
@@ -18,6 +17,6 @@ double EstimateSerialSeconds(const TaskGraph& graph);
 
 // `lowered` itself where no smaller number of micro-batches has the same primitives. The shorter
 // graph is to be measured, not trained with: it reduces as many losses as `lowered`.
-Result<LoweredPlan> WithFewestMicroBatches(LoweredPlan lowered, const Cluster& cluster);
+LoweredPlan WithFewestMicroBatches(LoweredPlan lowered, const Cluster& cluster);
 
 }  // namespace twinstep
