@@ -1,6 +1,7 @@
 #include "exec/cuda/attention.h"
 
 #include <array>
+#include <span>
 #include <utility>
 
 #include "exec/cuda/cuda_error.h"
@@ -59,11 +60,10 @@ Status AttentionEngine::Prepare(const OpShape& shape) {
     const cudnnStatus_t made = cudnn_->Create(&handle_);
     if (made != CUDNN_STATUS_SUCCESS) return CudnnError(*cudnn_, made, "cudnnCreate");
   }
-  const CudnnDevice device{.id = options_.device};
   Result<CudnnPlan> plan =
       shape.op == OpCode::kAttentionForward
-          ? PlanAttentionForward(cudnn_, device, shape)
-          : PlanAttentionBackward(cudnn_, device, shape, options_.deterministic);
+          ? PlanAttentionForward(cudnn_, options_.device, shape)
+          : PlanAttentionBackward(cudnn_, options_.device, shape, options_.deterministic);
   if (!plan.ok()) {
     return Error{
         .code = plan.error().code,

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <unordered_map>
 
 #include "exec/cuda/cudnn_attention.h"

@@ -53,10 +53,6 @@ Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(const CudaOptions& opti
   std::unique_ptr<CudaBackend> backend(new CudaBackend(options));
   const Status set = CudaCall(cudaSetDevice(options.device), "cudaSetDevice");
   if (!set.ok()) return set.error();
-  std::size_t total = 0;
-  const Status asked =
-      CudaCall(cudaMemGetInfo(&backend->free_before_bytes_, &total), "cudaMemGetInfo");
-  if (!asked.ok()) return asked.error();
   Result<std::unique_ptr<Operators>> operators =
       Operators::Create({.device = options.device, .deterministic = options.deterministic});
   if (!operators.ok()) return operators.error();

@@ -105,7 +105,6 @@ class CudaBackend : public Backend {
   HostMemory staged_step_;  // Pinned.
   StepValues step_;
   HostWorker worker_;
-  std::size_t free_before_bytes_ = 0;
   std::optional<Error> error_;
 };
 

@@ -74,7 +74,7 @@ bool CudnnAttends(const OpShape& shape) {
          s % kLengthMultiple == 0 && d % kHeadMultiple == 0 && d <= kLargestHead;
 }
 
-Result<CudnnPlan> PlanAttentionForward(const Cudnn* cudnn, const CudnnDevice& device,
+Result<CudnnPlan> PlanAttentionForward(const Cudnn* cudnn, std::int32_t device,
                                        const OpShape& shape) {
   const Layout layout(shape);
   CudnnGraph graph(cudnn);
@@ -99,7 +99,7 @@ Result<CudnnPlan> PlanAttentionForward(const Cudnn* cudnn, const CudnnDevice& de
   return std::move(graph).Plan(device);
 }
 
-Result<CudnnPlan> PlanAttentionBackward(const Cudnn* cudnn, const CudnnDevice& device,
+Result<CudnnPlan> PlanAttentionBackward(const Cudnn* cudnn, std::int32_t device,
                                         const OpShape& shape, bool deterministic) {
   const Layout layout(shape);
   CudnnGraph graph(cudnn);

@@ -25,11 +25,11 @@ struct AttentionUid {
 // sizes that are no multiple of 8 or above 128.
 bool CudnnAttends(const OpShape& shape);
 
-Result<CudnnPlan> PlanAttentionForward(const Cudnn* cudnn, const CudnnDevice& device,
+Result<CudnnPlan> PlanAttentionForward(const Cudnn* cudnn, std::int32_t device,
                                        const OpShape& shape);
 // Without an accumulator the same bits come out of every run, and the workspace grows with the
 // square of the sequence (2 b heads s^2 bytes).
-Result<CudnnPlan> PlanAttentionBackward(const Cudnn* cudnn, const CudnnDevice& device,
+Result<CudnnPlan> PlanAttentionBackward(const Cudnn* cudnn, std::int32_t device,
                                         const OpShape& shape, bool deterministic);
 
 }  // namespace twinstep

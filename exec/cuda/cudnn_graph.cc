@@ -252,7 +252,7 @@ CudnnDescriptor* CudnnGraph::MakeOperation(const Operation& operation) {
   return nullptr;
 }
 
-Result<CudnnPlan> CudnnGraph::Plan(const CudnnDevice& device) && {
+Result<CudnnPlan> CudnnGraph::Plan(std::int32_t device) && {
   MakeTensors();
   std::vector<cudnnBackendDescriptor_t> operations;
   for (const Operation& operation : operations_) {
@@ -263,12 +263,7 @@ Result<CudnnPlan> CudnnGraph::Plan(const CudnnDevice& device) && {
              static_cast<std::int64_t>(operations.size()), operations.data());
   graph->Finalize();
   CudnnDescriptor* const properties = New(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-  if (device.json.empty()) {
-    properties->Set(CUDNN_ATTR_DEVICEPROP_DEVICE_ID, CUDNN_TYPE_INT32, 1, &device.id);
-  } else {
-    properties->Set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
-                    static_cast<std::int64_t>(device.json.size()), device.json.data());
-  }
+  properties->Set(CUDNN_ATTR_DEVICEPROP_DEVICE_ID, CUDNN_TYPE_INT32, 1, &device);
   properties->Finalize();
   CudnnDescriptor* const heuristics = New(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristics->SetDescriptor(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, *graph);

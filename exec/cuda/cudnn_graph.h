@@ -1,11 +1,11 @@
 // cuDNN's backend graphs: tensors and operations on them, planned for one device into kernels.
 //
 //   CudnnGraph graph(cudnn);
-//   const auto a = graph.Input(1, {b, h, m, k}, strides, CUDNN_DATA_BFLOAT16);
-//   const auto y = graph.Matmul(a, b, {b, h, m, n});
-//   graph.Output(y, 3, strides, CUDNN_DATA_BFLOAT16);
+//   const auto x = graph.Input(1, {b, h, m, k}, x_strides, CUDNN_DATA_BFLOAT16);
+//   const auto w = graph.Input(2, {b, h, k, n}, w_strides, CUDNN_DATA_BFLOAT16);
+//   graph.Output(graph.Matmul(x, w), 3, y_strides, CUDNN_DATA_BFLOAT16);
 //   Result<CudnnPlan> plan = std::move(graph).Plan(device);
-//   Status done = plan.value().Execute(handle, {{1, x}, {2, w}, {3, out}}, workspace);
+//   Status done = plan.value().Execute(handle, pointers, workspace);
 //
 // Tensors have four dimensions. Intermediate results are fp32 and packed unless said otherwise. The
 // first failure is kept and returned by Plan; calls after it do nothing.
@@ -14,11 +14,9 @@
 #include <array>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -53,13 +51,6 @@ class CudnnDescriptor {
 
 // Error with cuDNN's own explanation.
 Error CudnnError(const Cudnn& cudnn, cudnnStatus_t code, const char* what);
-
-// What a plan is made for: a device of this machine or, to check without one that cuDNN accepts a
-// graph, a description in cuDNN's own JSON.
-struct CudnnDevice {
-  std::int32_t id = 0;
-  std::string json = {};  // Not empty: this, and not the device.
-};
 
 class CudnnPlan {
  public:
@@ -107,8 +98,8 @@ class CudnnGraph {
   // Makes the result of an operation one in memory.
   void Output(Tensor x, std::int64_t uid, const Dims& strides, cudnnDataType_t type);
 
-  // The best configuration of cuDNN's heuristics.
-  Result<CudnnPlan> Plan(const CudnnDevice& device) &&;
+  // The best configuration of cuDNN's heuristics for the CUDA device of this number.
+  Result<CudnnPlan> Plan(std::int32_t device) &&;
 
  private:
   struct TensorSpec {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -99,7 +98,6 @@ struct GemmEngine::Plan {
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, d = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
   bool bias_in_epilogue = false;
-  double seconds = 0;
 };
 
 bool IsGemm(OpCode op) {
@@ -150,8 +148,7 @@ GemmEngine::Key GemmEngine::KeyOf(const KernelCall& call) const {
                 AlignmentOf(product.b), AlignmentOf(product.d)});
   if (HasForwardBias(call)) alignment = std::min(alignment, AlignmentOf(call.reads[2]));
   // Only these bits tell a kernel how to compute.
-  OpShape shape = WorkShape(call.shape);
-  return {shape, call.gradient_dtype, alignment};
+  return {WorkShape(call.shape), call.gradient_dtype, alignment};
 }
 
 Status GemmEngine::Describe(const KernelCall& call, std::size_t alignment, Plan* plan) const {
@@ -289,7 +286,6 @@ Status GemmEngine::Choose(const KernelCall& call, std::size_t alignment, Plan* p
   }
   const auto best = std::min_element(times.begin(), times.end());
   plan->algorithm = found[static_cast<std::size_t>(best->second)].algo;
-  plan->seconds = best->first;
   return Unit{};
 }
 
@@ -345,12 +341,6 @@ Status GemmEngine::Launch(const KernelCall& call) const {
                     "bias gradient");
   }
   return Unit{};
-}
-
-double GemmEngine::FlopsPerSecond(const KernelCall& call) const {
-  const auto found = plans_.find(KeyOf(call));
-  if (found == plans_.end() || found->second->seconds == 0) return 0;
-  return Flops(call.shape) / found->second->seconds;
 }
 
 }  // namespace twinstep::cuda

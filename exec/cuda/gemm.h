@@ -2,7 +2,7 @@
 // TF32), bias in the epilogue, gradients accumulated in place.
 //
 //   Result<std::unique_ptr<GemmEngine>> engine = GemmEngine::Create({.deterministic = false});
-//   engine.value()->Prepare(shape, gradient_dtype, operands, workspace, stream);  // Once a shape.
+//   engine.value()->Prepare(call);  // Once a shape: overwrites operands.
 //   engine.value()->Launch(call);
 //
 // Prepare times the best algorithms of cuBLASLt's heuristics on the operands' memory, and the first
@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <unordered_map>
 
 #include "exec/cuda/kernels/kernel_call.h"
@@ -48,9 +47,6 @@ class GemmEngine {
   Status Prepare(const KernelCall& call);
   // Of a shape and alignment that was prepared.
   Status Launch(const KernelCall& call) const;
-
-  // Rate of the algorithm that was chosen, 0 if none was timed.
-  double FlopsPerSecond(const KernelCall& call) const;
 
  private:
   struct Plan;

@@ -14,8 +14,6 @@ Result<std::unique_ptr<Operators>> Operators::Create(const Options& options) {
   return std::unique_ptr<Operators>(new Operators(options, std::move(gemms).value()));
 }
 
-bool Operators::IsOperator(OpCode op) { return IsGemm(op) || IsAttention(op) || IsKernel(op); }
-
 Status Operators::Plan(const OpShape& shape) {
   return IsAttention(shape.op) ? attention_.Prepare(shape) : Status(Unit{});
 }

@@ -2,10 +2,10 @@
 // attention.
 //
 //   Result<std::unique_ptr<Operators>> operators = Operators::Create({.device = 0});
-//   operators.value()->Plan(shape);                           // All shapes, before memory is
-//   placed. bytes = operators.value()->WorkspaceBytes(shape);  // Then.
-//   operators.value()->Tune(call);                            // One call a shape: overwrites
-//   operands. operators.value()->Launch(call);
+//   operators.value()->Plan(shape);  // All shapes, before memory is placed.
+//   bytes = operators.value()->WorkspaceBytes(shape);
+//   operators.value()->Tune(call);  // One call a shape: overwrites operands.
+//   operators.value()->Launch(call);
 #pragma once
 
 #include <cstddef>
@@ -29,14 +29,10 @@ class Operators {
   };
   static Result<std::unique_ptr<Operators>> Create(const Options& options);
 
-  static bool IsOperator(OpCode op);
-
   Status Plan(const OpShape& shape);
   std::size_t WorkspaceBytes(const OpShape& shape) const;
   Status Tune(const KernelCall& call);
   Status Launch(const KernelCall& call);
-
-  const GemmEngine& gemms() const { return *gemms_; }
 
  private:
   Operators(const Options& options, std::unique_ptr<GemmEngine> gemms)

@@ -83,7 +83,7 @@ _cuda_archive = rule(
     },
 )
 
-def cuda_library(name, srcs, hdrs = [], deps = [], copts = [], visibility = None):
+def cuda_library(name, srcs, hdrs = [], deps = [], copts = []):
     """A library of kernels.
 
     Args:
@@ -92,7 +92,6 @@ def cuda_library(name, srcs, hdrs = [], deps = [], copts = [], visibility = None
       hdrs: headers of this package; others come with deps.
       deps: C++ or CUDA libraries whose headers srcs include.
       copts: further flags of nvcc.
-      visibility: of the library.
     """
     incompatible = [] if HAVE_CUDA else ["//third_party:never"]
     all_deps = deps + ["//third_party/cuda:runtime"]
@@ -114,6 +113,5 @@ def cuda_library(name, srcs, hdrs = [], deps = [], copts = [], visibility = None
         name = name,
         hdrs = hdrs,
         target_compatible_with = incompatible,
-        visibility = visibility,
         deps = [name + "_import"] + all_deps,
     )

@@ -21,8 +21,8 @@ inline std::int64_t ColumnChunks(std::int64_t n) {
   return std::clamp<std::int64_t>(n / (4 * kColumnRows), 1, kMaxColumnChunks);
 }
 
-// partial[chunk][sum][column]; Body: kWidest, kSums, Load<kCount>(row, column, C
-// (&)[kSums][kCount]) adds the row's addends.
+// partial[chunk][sum][column]; Body: kWidest, kSums, AddTo<kCount>(row, column, sums) adds the
+// row's addends to C (&sums)[kSums][kCount].
 template <int kCount, typename C, typename Body>
 __global__ void __launch_bounds__(kWarp* kColumnRows)
     ColumnPartialsKernel(const Body body, const std::int64_t n, const std::int64_t width,

@@ -64,7 +64,7 @@ cudaError_t LaunchMap(std::int64_t rows, std::int64_t width, const Map<T, Functi
   bool aligned = true;
   for (const auto& x : map.inputs) aligned = aligned && Aligned(16, x.base);
   for (const auto& x : map.outputs) aligned = aligned && Aligned(16, x.base);
-  return LaunchRows < Function::kInputs == 1 ? 4 : 2 > (rows, width, aligned, stream, map);
+  return LaunchRows<(Function::kInputs == 1 ? 4 : 2)>(rows, width, aligned, stream, map);
 }
 
 // All operands contiguous.
