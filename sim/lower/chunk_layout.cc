@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 
+#include "sim/format.h"
 #include "sim/plan/chunk_size.h"
 #include "sim/str_cat.h"
 
@@ -69,6 +71,18 @@ StateChunk MakeChunk(std::span<const ModelUnit> units, bool tied_embeddings) {
   return chunk;
 }
 
+std::string NameOf(const ModelUnit& unit) {
+  switch (unit.layout->kind) {
+    case ChunkKind::kEmbedding:
+      return "the embedding";
+    case ChunkKind::kHead:
+      return "the head";
+    case ChunkKind::kBlock:
+      break;
+  }
+  return StrCat("block ", unit.block);
+}
+
 // By global stage.
 std::vector<std::vector<ModelUnit>> UnitsOfStages(const Model& model, const ResolvedPlan& plan,
                                                   const ChunkLayouts& layouts) {
@@ -87,13 +101,27 @@ std::vector<std::vector<ModelUnit>> UnitsOfStages(const Model& model, const Reso
 
 Result<std::int64_t> ChunkBytes(const std::vector<std::vector<std::int64_t>>& stage_bytes,
                                 std::int64_t asked, std::int64_t alignment_bytes) {
+  if (asked > 0) return (asked + alignment_bytes - 1) / alignment_bytes * alignment_bytes;
   std::vector<std::int64_t> all;
   for (const auto& stage : stage_bytes) all.insert(all.end(), stage.begin(), stage.end());
-  if (asked > 0) return (asked + alignment_bytes - 1) / alignment_bytes * alignment_bytes;
   const Result<ChunkSizeSearch> search =
       SearchChunkSize(all, ChunkGrid{.alignment_bytes = alignment_bytes});
   if (!search.ok()) return search.error();
   return search.value().best.chunk_bytes;
+}
+
+// An error of PackChunks, with the pipeline rank and the unit of which it speaks.
+Error OfUnit(Error error, const std::vector<ModelUnit>& units,
+             const std::vector<std::int64_t>& unit_bytes, std::int64_t chunk_bytes,
+             std::int64_t pp) {
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    if (unit_bytes[i] <= chunk_bytes) continue;
+    error.rank = pp;
+    error.message =
+        StrCat("pipeline rank ", pp, ", ", NameOf(units[i]), ": ", std::move(error.message));
+    break;
+  }
+  return error;
 }
 
 Status CheckBuffers(const ResolvedPlan& plan, const RankChunks& rank, bool holds_tied,
@@ -140,24 +168,30 @@ Result<std::vector<RankChunks>> LayOutChunks(const Model& model, const ResolvedP
   if (!chunk_bytes.ok()) return chunk_bytes.error();
 
   std::vector<RankChunks> ranks(static_cast<std::size_t>(plan.p));
-  std::int64_t most = 0;
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-    RankChunks& rank = ranks[stage % ranks.size()];
+    const std::size_t pp = stage % ranks.size();
     const Result<ChunkPacking> packing = PackChunks(stage_bytes[stage], chunk_bytes.value());
-    if (!packing.ok()) return packing.error();
+    if (!packing.ok()) {
+      return OfUnit(packing.error(), stages[stage], stage_bytes[stage], chunk_bytes.value(),
+                    static_cast<std::int64_t>(pp));
+    }
     for (const ChunkRange& range : packing.value().chunks) {
-      rank.chunks.push_back(
+      ranks[pp].chunks.push_back(
           MakeChunk(std::span(stages[stage]).subspan(range.begin, range.end - range.begin),
                     model.tied_embeddings() && plan.p > 1));
     }
-    most = std::max(most, static_cast<std::int64_t>(rank.chunks.size()));
   }
+  const auto fullest = std::ranges::max_element(
+      ranks, {}, [](const RankChunks& rank) { return rank.chunks.size(); });
+  const auto most = static_cast<std::int64_t>(fullest->chunks.size());
   if (plan.chunks.persistent > most) {
-    return Error{
-        .code = ExitCode::kNo,
-        .message = StrCat("persistent_chunks is ", plan.chunks.persistent, ", and a rank has ",
-                          most, " chunks of ", chunk_bytes.value(), " bytes"),
-        .rule = "chunk-count"};
+    const std::int64_t pp = fullest - ranks.begin();
+    return Error{.code = ExitCode::kNo,
+                 .message = StrCat("persistent_chunks is ", plan.chunks.persistent,
+                                   ": pipeline rank ", pp, ", which has the most, has ",
+                                   CountOf(most, "chunk"), " of ", chunk_bytes.value(), " bytes"),
+                 .rule = "chunk-count",
+                 .rank = pp};
   }
   for (std::size_t pp = 0; pp < ranks.size(); ++pp) {
     RankChunks& rank = ranks[pp];

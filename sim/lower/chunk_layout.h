@@ -60,8 +60,9 @@ struct RankChunks {
 // have one type.
 bool GradientsInPlace(const ResolvedPlan& plan, const LocalShapes& shapes);
 
-// By pipeline rank. Errors (kNo): "chunk-size" where a unit does not fit, "chunk-count" where no
-// rank has so many chunks to persist, "chunk-buffers" where chunks need more buffers.
+// By pipeline rank. Errors (kNo), with the pipeline rank: "chunk-size" where a unit does not fit,
+// "chunk-count" where no rank has so many chunks to persist, "chunk-buffers" where chunks need more
+// buffers.
 Result<std::vector<RankChunks>> LayOutChunks(const Model& model, const ResolvedPlan& plan,
                                              const LocalShapes& shapes,
                                              const ChunkLayouts& layouts);

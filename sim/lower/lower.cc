@@ -68,7 +68,12 @@ Result<TaskGraph> Lower(const Model& model, const Cluster& cluster, const Resolv
   std::vector<RankChunks> chunks;  // By pipeline rank.
   if (plan.chunks.enabled) {
     Result<std::vector<RankChunks>> laid_out = LayOutChunks(model, plan, shapes, layouts);
-    if (!laid_out.ok()) return laid_out.error();
+    if (!laid_out.ok()) {
+      Error error = laid_out.error();
+      // The first global rank of a pipeline rank stands for it.
+      if (error.rank >= 0) error.rank = placement.RankOf({.pp = error.rank});
+      return error;
+    }
     chunks = std::move(laid_out).value();
   }
 

@@ -48,7 +48,7 @@ OptionGroup ChunkOptions() {
         "from host memory and are updated by the CPU (default: no chunks, all on the GPU)"},
        {"buffers", "N",
         "GPU buffers that chunks stream through, kept as a cache from the forward to the backward "
-        "(default: 3)"},
+        "(default: 3); no more are made than there are such chunks"},
        {"chunk-size", "BYTES",
         "of a chunk's parameters, with a suffix such as MiB (default: by search for the least "
         "waste)"},

@@ -39,11 +39,12 @@ std::optional<std::int64_t> Multiplier(std::string_view suffix) {
   return std::nullopt;
 }
 
-// The number at the start of the text and the multiplier behind it.
+// The number at the start of the text, what is behind it, and the multiplier that this is, if any.
 template <typename Number>
 struct Scanned {
   Number number;
-  std::int64_t multiplier;
+  std::string_view suffix;
+  std::optional<std::int64_t> multiplier;
 };
 
 template <typename Number>
@@ -52,34 +53,44 @@ std::optional<Scanned<Number>> Scan(std::string_view text) {
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, number);
   if (error != std::errc()) return std::nullopt;
-  const auto multiplier = Multiplier({rest, static_cast<std::size_t>(end - rest)});
-  if (!multiplier) return std::nullopt;
-  return Scanned<Number>{number, *multiplier};
+  const std::string_view suffix{rest, static_cast<std::size_t>(end - rest)};
+  return Scanned<Number>{number, suffix, Multiplier(suffix)};
+}
+
+// A finite number, to be multiplied. `kind`: what the text should be.
+Result<Scanned<double>> ScanReal(std::string_view text, std::string_view kind) {
+  const auto real = Scan<double>(text);
+  if (!real || !std::isfinite(real->number)) return NoNumber(text, kind);
+  if (real->multiplier) return *real;
+  const bool is_word = std::isalpha(static_cast<unsigned char>(real->suffix[0])) != 0;
+  if (!is_word) return NoNumber(text, kind);
+  return Error{.message = StrCat("'", text.substr(0, 60), "' ends in the unknown suffix '",
+                                 real->suffix.substr(0, 60), "' (known: B, KB to PB, KiB to PiB)")};
 }
 
 }  // namespace
 
 Result<std::int64_t> ParseInteger(std::string_view text) {
   // Digits only: exact over the whole range, where a double holds 53 bits.
-  if (const auto whole = Scan<std::int64_t>(text)) {
+  if (const auto whole = Scan<std::int64_t>(text); whole && whole->multiplier) {
     std::int64_t value = 0;
-    if (__builtin_mul_overflow(whole->number, whole->multiplier, &value)) {
+    if (__builtin_mul_overflow(whole->number, *whole->multiplier, &value)) {
       return NoNumber(text, "a number that fits in 64 bits");
     }
     return value;
   }
-  const auto real = Scan<double>(text);
-  if (!real || !std::isfinite(real->number)) return NoNumber(text, "a whole number");
-  const double value = real->number * static_cast<double>(real->multiplier);
+  const Result<Scanned<double>> real = ScanReal(text, "a whole number");
+  if (!real.ok()) return real.error();
+  const double value = real.value().number * static_cast<double>(*real.value().multiplier);
   if (!(std::fabs(value) < 0x1p63)) return NoNumber(text, "a number that fits in 64 bits");
   if (value != std::floor(value)) return NoNumber(text, "a whole number");
   return static_cast<std::int64_t>(value);
 }
 
 Result<double> ParseReal(std::string_view text) {
-  const auto real = Scan<double>(text);
-  if (!real) return NoNumber(text, "a number");
-  const double value = real->number * static_cast<double>(real->multiplier);
+  const Result<Scanned<double>> real = ScanReal(text, "a number");
+  if (!real.ok()) return real.error();
+  const double value = real.value().number * static_cast<double>(*real.value().multiplier);
   if (!std::isfinite(value)) return NoNumber(text, "a finite number");
   return value;
 }

@@ -5,7 +5,8 @@
 //   ParseReal("128GB")        -> 1.28e11          ParseReal("0.5")    -> 0.5
 //
 // Suffixes: KB MB GB TB PB (powers of 1000), KiB MiB GiB TiB PiB (powers of 1024), B; upper and
-// lower case alike. The error is one sentence that names the text.
+// lower case alike. The error is one sentence that names the text, and the suffix where it is
+// unknown.
 #pragma once
 
 #include <cstdint>

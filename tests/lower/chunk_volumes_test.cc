@@ -208,7 +208,22 @@ TEST(ChunkVolumesTest, TooFewBuffers) {
   EXPECT_EQ(error("tiny-gpt", 0, 4).rule, "");
   EXPECT_EQ(error("tiny-gpt", 1, 3).rule, "");
   EXPECT_EQ(error("tiny-llama", 7, 3).rule, "chunk-count");
+  EXPECT_EQ(error("tiny-llama", 7, 3).rank, 0);
+  EXPECT_NE(error("tiny-llama", 7, 3).message.find("pipeline rank 0, which has the most, has 6"),
+            std::string::npos);
   EXPECT_EQ(error("tiny-llama", 6, 1).rule, "");  // None streams.
+}
+
+TEST(ChunkVolumesTest, ChunkThatIsTooSmall) {
+  const Model model = HalfPrecision("tiny-llama");
+  Plan plan = ChunkPlanOf(1, 1, 0, 3);
+  plan.set_chunk_bytes(80 << 10);
+  const auto graph = Lower(model, MatrixCluster(), Resolve(model, plan, 1), {});
+  ASSERT_FALSE(graph.ok());
+  EXPECT_EQ(graph.error().rule, "chunk-size");
+  EXPECT_EQ(graph.error().rank, 0);
+  EXPECT_NE(graph.error().message.find("pipeline rank 0, block 0: "), std::string::npos)
+      << graph.error().message;
 }
 
 }  // namespace

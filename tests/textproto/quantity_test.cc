@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <utility>
 
 namespace twinstep {
 namespace {
@@ -44,6 +45,14 @@ TEST(ParseIntegerTest, RefusesTheRest) {
     const auto parsed = ParseInteger(text);
     ASSERT_FALSE(parsed.ok()) << text << " gave " << parsed.value();
     EXPECT_THAT(parsed.error().message, HasSubstr("'" + std::string(text) + "'"));
+  }
+}
+
+TEST(ParseIntegerTest, NamesAnUnknownSuffix) {
+  for (const auto& [text, suffix] :
+       {std::pair("4EiB", "'EiB'"), std::pair("12XB", "'XB'"), std::pair("1.5e3kilo", "'kilo'")}) {
+    EXPECT_THAT(ParseInteger(text).error().message, HasSubstr(suffix));
+    EXPECT_THAT(ParseReal(text).error().message, HasSubstr(suffix));
   }
 }
 
