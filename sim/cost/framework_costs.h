@@ -1,7 +1,7 @@
 // Costs of a task graph as a training framework runs it.
 #pragma once
 
-#include "frameworks/framework.pb.h"
+#include "hw_specs/frameworks/framework.pb.h"
 #include "sim/cost/graph_costs.h"
 
 namespace twinstep {

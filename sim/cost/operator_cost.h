@@ -21,8 +21,8 @@
 #include <array>
 #include <string>
 
-#include "frameworks/framework.pb.h"
 #include "hw_specs/cluster.pb.h"
+#include "hw_specs/frameworks/framework.pb.h"
 #include "sim/graph/op.h"
 
 namespace twinstep {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "sim/evaluate/evaluation.h"
+#include "sim/evaluate/suites/suite.pb.h"
 #include "sim/result.h"
-#include "suites/suite.pb.h"
 
 namespace twinstep {
 

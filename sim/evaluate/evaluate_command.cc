@@ -9,11 +9,11 @@
 
 #include "sim/evaluate/cross_validate.h"
 #include "sim/evaluate/evaluation_report.h"
+#include "sim/evaluate/suites/find_suite.h"
 #include "sim/options/options.h"
 #include "sim/options/read_option.h"
 #include "sim/report/json_report.h"
 #include "sim/str_cat.h"
-#include "suites/find_suite.h"
 
 namespace twinstep {
 namespace {
@@ -40,9 +40,11 @@ std::string Help() {
   return StrCat(
       "twinstep evaluate: predicted against measured, over suites of published runs\n\n"
       "  twinstep evaluate [SUITE ...] [OPTION ...]\n\n"
-      "SUITE is a name of `twinstep list suites` or a text file like those of suites/ (default:\n"
-      "all). The null model knows one constant, fitted to the suite: the share of the peak that\n"
-      "its rows reach. Exit status 1: a suite is worse than what its file records.\n",
+      "SUITE is a name of `twinstep list suites` or a text file like those of\n"
+      "sim/evaluate/suites/ (default: all). The null model knows one constant, fitted to the\n"
+      "suite: the share of the peak that its rows reach. Exit status 1: a suite is worse than "
+      "what\n"
+      "its file records.\n",
       OptionsHelp(Groups()));
 }
 

@@ -16,8 +16,8 @@
 
 #include "sim/evaluate/predict_row.h"
 #include "sim/evaluate/statistics.h"
+#include "sim/evaluate/suites/suite.pb.h"
 #include "sim/result.h"
-#include "suites/suite.pb.h"
 
 namespace twinstep {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <memory>
 
-#include "frameworks/find_framework.h"
 #include "hw_specs/find_cluster.h"
+#include "hw_specs/frameworks/find_framework.h"
 #include "hw_specs/validate_cluster.h"
 #include "model_zoo/find_model.h"
 #include "model_zoo/validate_model.h"

@@ -11,14 +11,14 @@
 #include <string>
 #include <vector>
 
-#include "frameworks/framework.pb.h"
 #include "hw_specs/cluster.pb.h"
+#include "hw_specs/frameworks/framework.pb.h"
 #include "model_zoo/model.pb.h"
+#include "sim/evaluate/suites/suite.pb.h"
 #include "sim/graph/op.h"
 #include "sim/plan/resolved_plan.h"
 #include "sim/result.h"
 #include "sim/textproto/set_field.h"
-#include "suites/suite.pb.h"
 
 namespace twinstep {
 

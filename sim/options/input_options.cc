@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "frameworks/find_framework.h"
 #include "hw_specs/find_cluster.h"
+#include "hw_specs/frameworks/find_framework.h"
 #include "hw_specs/validate_cluster.h"
 #include "hw_specs/validate_profile.h"
 #include "model_zoo/find_model.h"
@@ -34,7 +34,7 @@ OptionSpec ProfileOption() {
 OptionSpec FrameworkOption() {
   return {"framework", "NAME|FILE",
           "what training software adds, a name of `twinstep list frameworks` or a text file like "
-          "those of frameworks/ (default: every operation is one fused kernel)"};
+          "those of hw_specs/frameworks/ (default: every operation is one fused kernel)"};
 }
 
 void AppendOptions(std::vector<OptionSpec> more, std::vector<OptionSpec>* options) {

@@ -10,8 +10,8 @@
 #include <optional>
 #include <vector>
 
-#include "frameworks/framework.pb.h"
 #include "hw_specs/cluster.pb.h"
+#include "hw_specs/frameworks/framework.pb.h"
 #include "hw_specs/profile.pb.h"
 #include "model_zoo/model.pb.h"
 #include "sim/options/options.h"

@@ -117,7 +117,8 @@ struct ClosedFormReport {
   std::vector<ClosedFormTerm> memory;
 };
 
-// How far off predictions for the cluster were, on a suite of measured runs (suites/*.textproto).
+// How far off predictions for the cluster were, on a suite of measured runs
+// (sim/evaluate/suites/*.textproto).
 struct ErrorBar {
   std::string suite;
   int rows = 0;

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "frameworks/find_framework.h"
 #include "hw_specs/find_cluster.h"
+#include "hw_specs/frameworks/find_framework.h"
 #include "model_zoo/find_model.h"
+#include "sim/evaluate/suites/find_suite.h"
 #include "sim/report/echo_text.h"
 #include "sim/str_cat.h"
 #include "sim/textproto/closest_name.h"
-#include "suites/find_suite.h"
 
 namespace twinstep {
 namespace {
@@ -20,7 +20,8 @@ constexpr const char* kHelp =
     "  twinstep list frameworks   for --framework\n"
     "  twinstep list suites       for twinstep evaluate\n\n"
     "One name a line, its first word. Any other is a text file away: see model_zoo/model.proto,\n"
-    "hw_specs/cluster.proto, frameworks/framework.proto and suites/suite.proto.\n";
+    "hw_specs/cluster.proto, hw_specs/frameworks/framework.proto and "
+    "sim/evaluate/suites/suite.proto.\n";
 
 std::string Describe(const Suite& suite) {
   return StrCat(suite.description(), " (", suite.rows_size(), " rows)");

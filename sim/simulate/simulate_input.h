@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "frameworks/framework.pb.h"
 #include "hw_specs/cluster.pb.h"
+#include "hw_specs/frameworks/framework.pb.h"
 #include "hw_specs/profile.pb.h"
 #include "model_zoo/model.pb.h"
 #include "sim/plan/plan.pb.h"

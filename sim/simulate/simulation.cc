@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "sim/cost/framework_costs.h"
+#include "sim/evaluate/error_bar.h"
 #include "sim/format.h"
 #include "sim/lower/lower.h"
 #include "sim/plan/placement.h"
@@ -12,7 +13,6 @@
 #include "sim/simulate/offload_budget.h"
 #include "sim/simulate/size_guard.h"
 #include "sim/str_cat.h"
-#include "suites/error_bar.h"
 
 namespace twinstep {
 namespace {

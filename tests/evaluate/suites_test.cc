@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "sim/evaluate/evaluation.h"
-#include "suites/find_suite.h"
+#include "sim/evaluate/suites/find_suite.h"
 
 namespace twinstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "suites/validate_suite.h"
+#include "sim/evaluate/suites/validate_suite.h"
 
 #include <set>
 #include <string>

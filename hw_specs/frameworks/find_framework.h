@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "frameworks/framework.pb.h"
+#include "hw_specs/frameworks/framework.pb.h"
 #include "sim/result.h"
 
 namespace twinstep {
 
-// Names of frameworks/*.textproto, in alphabetical order.
+// Names of hw_specs/frameworks/*.textproto, in alphabetical order.
 std::vector<std::string> ListFrameworks();
 
 // A framework whose operations exist and whose numbers are in range. An unknown name is an Error

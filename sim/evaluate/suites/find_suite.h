@@ -1,18 +1,18 @@
 // Suites by name or path.
 //
-//   Result<Suite> suite = FindSuite("atc24-h800");  // One of ListSuites(), in the binary.
+//   Result<Suite> suite = FindSuite("atc24-figure9");  // One of ListSuites(), in the binary.
 //   Result<Suite> mine = FindSuite("my_suite.textproto");
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "sim/evaluate/suites/suite.pb.h"
 #include "sim/result.h"
-#include "suites/suite.pb.h"
 
 namespace twinstep {
 
-// Names of suites/*.textproto, in alphabetical order.
+// Names of sim/evaluate/suites/*.textproto, in alphabetical order.
 std::vector<std::string> ListSuites();
 
 // A validated suite. An unknown name is an Error with the closest names; a bad file names line,

@@ -1,12 +1,12 @@
-#include "suites/find_suite.h"
+#include "sim/evaluate/suites/find_suite.h"
 
+#include "sim/evaluate/suites/validate_suite.h"
 #include "sim/textproto/named_texts.h"
 #include "sim/textproto/text_file.h"
-#include "suites/validate_suite.h"
 
 namespace twinstep {
 
-const std::vector<NamedText>& EmbeddedSuites();  // Generated from suites/*.textproto.
+const std::vector<NamedText>& EmbeddedSuites();  // Generated from *.textproto.
 
 std::vector<std::string> ListSuites() {
   std::vector<std::string> names;

@@ -1,9 +1,9 @@
 // Rules of a suite that its schema cannot say.
 #pragma once
 
+#include "sim/evaluate/suites/suite.pb.h"
 #include "sim/result.h"
 #include "sim/textproto/text_source.h"
-#include "suites/suite.pb.h"
 
 namespace twinstep {
 

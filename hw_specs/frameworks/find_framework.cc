@@ -1,4 +1,4 @@
-#include "frameworks/find_framework.h"
+#include "hw_specs/frameworks/find_framework.h"
 
 #include "sim/graph/op.h"
 #include "sim/str_cat.h"
@@ -8,7 +8,7 @@
 
 namespace twinstep {
 
-const std::vector<NamedText>& EmbeddedFrameworks();  // Generated from frameworks/*.textproto.
+const std::vector<NamedText>& EmbeddedFrameworks();  // Generated from *.textproto.
 
 namespace {
 

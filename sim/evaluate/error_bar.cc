@@ -1,13 +1,13 @@
-#include "suites/error_bar.h"
+#include "sim/evaluate/error_bar.h"
 
 #include <algorithm>
 #include <set>
 
 #include "hw_specs/find_cluster.h"
 #include "model_zoo/find_model.h"
+#include "sim/evaluate/suites/find_suite.h"
 #include "sim/format.h"
 #include "sim/str_cat.h"
-#include "suites/find_suite.h"
 
 namespace twinstep {
 namespace {
