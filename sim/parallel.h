@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 
 #include "sim/result.h"
@@ -14,6 +15,9 @@ namespace twinstep {
 // thrown here.
 Status ForEachInParallel(std::size_t count, int jobs,
                          const std::function<Status(std::size_t)>& work);
+
+// What a user may ask for: systems refuse to start many more.
+inline constexpr std::int64_t kMostThreads = 1024;
 
 // Of this machine, at least 1.
 int HardwareThreads();

@@ -14,6 +14,7 @@
 #include "sim/format.h"
 #include "sim/report/echo_text.h"
 #include "sim/report/text_table.h"
+#include "sim/report/write_text.h"
 #include "sim/str_cat.h"
 #include "traces/compare_json.h"
 #include "traces/compare_text.h"
@@ -173,7 +174,7 @@ class Command {
       const std::string text = JsonOf(input, validation, warnings).dump(2) + "\n";
       if (json_only) {
         out_ << text;
-      } else if (const Status written = WriteText(*path, text); !written.ok()) {
+      } else if (const Status written = WriteTextFile(*path, text); !written.ok()) {
         return Fail(written.error());
       }
     }
@@ -187,14 +188,6 @@ class Command {
       }
     }
     return validation.comparison.ok() ? ExitCode::kDone : ExitCode::kNo;
-  }
-
-  static Status WriteText(const std::string& path, const std::string& text) {
-    std::ofstream file(path, std::ios::binary);
-    file << text;
-    file.close();
-    if (!file) return Error{.message = StrCat(path, ": cannot write: ", std::strerror(errno))};
-    return Unit{};
   }
 
   const Options& options_;

@@ -1,6 +1,6 @@
 #include "hw_specs/frameworks/find_framework.h"
 
-#include "sim/graph/op.h"
+#include "sim/graph/find_op.h"
 #include "sim/str_cat.h"
 #include "sim/textproto/field_rules.h"
 #include "sim/textproto/named_texts.h"
@@ -12,13 +12,6 @@ const std::vector<NamedText>& EmbeddedFrameworks();  // Generated from *.textpro
 
 namespace {
 
-bool IsOperation(const std::string& name) {
-  for (int i = 0; i < kOpCodeCount; ++i) {
-    if (name == Name(static_cast<OpCode>(i))) return true;
-  }
-  return false;
-}
-
 Status Validate(const Framework& framework, const TextSource& source) {
   FieldErrors errors(framework, source);
   errors.CheckEveryNumber();
@@ -28,7 +21,7 @@ Status Validate(const Framework& framework, const TextSource& source) {
   for (int i = 0; i < framework.kernels_size(); ++i) {
     const std::string field = StrCat("kernels[", i, "]");
     const OperationKernels& kernels = framework.kernels(i);
-    if (!IsOperation(kernels.op())) {
+    if (!FindOp(kernels.op())) {
       errors.Add(field + ".op", StrCat("no operation '", kernels.op(), "'"));
     }
     if (kernels.traffic() > 1e3) errors.Add(field + ".traffic", "is more than 1000");

@@ -18,7 +18,7 @@
 // rendezvous.
 //
 // Sources: NCCL's documentation of bus bandwidth
-// (nccl-tests doc/PERFORMANCE.md), measured.md M6 and M9.
+// (nccl-tests doc/PERFORMANCE.md), hw_specs/SOURCES.md, M6 and M9.
 #pragma once
 
 #include <cstdint>

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "sim/cost/efficiency.h"
+#include "sim/graph/find_op.h"
 
 namespace twinstep {
 namespace {
@@ -101,12 +102,11 @@ OperatorRoofline::OperatorRoofline(const Cluster& cluster, int gradient_bytes,
   if (framework == nullptr) return;
   framework_ = *framework;
   for (const OperationKernels& kernels : framework_.kernels()) {
-    for (int op = 0; op < kOpCodeCount; ++op) {
-      if (kernels.op() != Name(static_cast<OpCode>(op))) continue;
-      kernels_[static_cast<std::size_t>(op)] = {.traffic = OneIfUnset(kernels.traffic()),
-                                                .launches = OneIfUnset(kernels.launches()),
-                                                .arithmetic = OneIfUnset(kernels.arithmetic())};
-    }
+    const std::optional<OpCode> op = FindOp(kernels.op());
+    if (!op) continue;
+    kernels_[static_cast<std::size_t>(*op)] = {.traffic = OneIfUnset(kernels.traffic()),
+                                               .launches = OneIfUnset(kernels.launches()),
+                                               .arithmetic = OneIfUnset(kernels.arithmetic())};
   }
 }
 
@@ -273,7 +273,7 @@ double OperatorRoofline::Sensitivity(const OpShape& shape, double bytes,
   if (!IsMatrixProduct(shape.op) || gpu_.l2_bytes() <= 0 || bytes <= 0) return 1;
   // A product bound by arithmetic suffers as far as its operands do not fit the cache. On an H200
   // (50 MB) 4096-cubed (101 MB) runs 0.3 % slower beside a copy, 8192-cubed (403 MB) 12 %
-  // (measured.md M9): nothing up to twice the cache, all of it far beyond.
+  // (SOURCES.md, M9): nothing up to twice the cache, all of it far beyond.
   const double outside = std::clamp(1 - 2 * static_cast<double>(gpu_.l2_bytes()) / bytes, 0.0, 1.0);
   const double memory_share = std::min(1.0, time.memory_s / std::max(time.compute_s, 1e-30));
   return std::max(outside, memory_share);

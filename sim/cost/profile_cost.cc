@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/graph/find_op.h"
+
 namespace twinstep {
 namespace {
 
@@ -25,21 +27,16 @@ MeasuredOperators::MeasuredOperators(const Profile& profile, const OperatorRoofl
     : now_(now),
       then_(profile.has_measured_on() ? OperatorRoofline(profile.measured_on(), gradient_bytes)
                                       : now) {
-  std::map<std::string, OpCode> codes;
-  for (int i = 0; i < kOpCodeCount; ++i) {
-    const auto code = static_cast<OpCode>(i);
-    codes[Name(code)] = code;
-  }
   std::map<std::string, Dtype> dtypes;
   for (const Dtype dtype :
        {Dtype::kBf16, Dtype::kFp16, Dtype::kFp32, Dtype::kFp64, Dtype::kInt32, Dtype::kUint8}) {
     dtypes[Name(dtype)] = dtype;
   }
   for (const OperatorSample& measured : profile.operators()) {
-    const auto code = codes.find(measured.op());
+    const std::optional<OpCode> code = FindOp(measured.op());
     const auto dtype = dtypes.find(measured.dtype());
-    if (code == codes.end() || dtype == dtypes.end() || !(measured.median_s() > 0)) continue;
-    OpShape shape{.op = code->second,
+    if (!code || dtype == dtypes.end() || !(measured.median_s() > 0)) continue;
+    OpShape shape{.op = *code,
                   .dtype = dtype->second,
                   .flags = static_cast<std::uint16_t>(measured.flags()),
                   .count = static_cast<std::uint16_t>(std::max(1u, measured.count()))};

@@ -1,10 +1,6 @@
 #include "sim/evaluate/evaluate_command.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <thread>
 #include <utility>
 
 #include "sim/evaluate/cross_validate.h"
@@ -12,7 +8,9 @@
 #include "sim/evaluate/suites/find_suite.h"
 #include "sim/options/options.h"
 #include "sim/options/read_option.h"
+#include "sim/parallel.h"
 #include "sim/report/json_report.h"
+#include "sim/report/write_text.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -46,14 +44,6 @@ std::string Help() {
       "what\n"
       "its file records.\n",
       OptionsHelp(Groups()));
-}
-
-Status WriteFile(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) return Error{.message = StrCat(path, ": cannot write: ", std::strerror(errno))};
-  return Unit{};
 }
 
 class Command {
@@ -103,7 +93,7 @@ class Command {
   }
 
   Status ReadEvaluateOptions() {
-    evaluate_.jobs = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    evaluate_.jobs = HardwareThreads();
     for (const Option& option : options_.given()) {
       if (option.name != "set") continue;
       Result<FieldValues> field = ParseFieldValues(option.value);
@@ -111,9 +101,8 @@ class Command {
       if (field.value().values.size() > 1) return OptionError("set", "takes one value here");
       evaluate_.sets.push_back(std::move(field).value());
     }
-    return ReadInteger(options_, "jobs", 1, [this](std::int64_t jobs) {
-      evaluate_.jobs = static_cast<int>(std::min<std::int64_t>(jobs, 256));
-    });
+    return ReadInteger(options_, "jobs", 1, kMostThreads,
+                       [this](auto x) { evaluate_.jobs = static_cast<int>(x); });
   }
 
   Status Write(const std::vector<Evaluation>& evaluations,
@@ -130,11 +119,11 @@ class Command {
       }
       if (json_path == "-") {
         out_ << JsonText(json);
-      } else if (const Status status = WriteFile(*json_path, JsonText(json)); !status.ok()) {
+      } else if (const Status status = WriteTextFile(*json_path, JsonText(json)); !status.ok()) {
         return status;
       }
     }
-    if (const auto path = options_.Get("svg")) return WriteFile(*path, ToSvg(evaluations));
+    if (const auto path = options_.Get("svg")) return WriteTextFile(*path, ToSvg(evaluations));
     return Unit{};
   }
 

@@ -14,6 +14,7 @@
 #include "sim/cost/operator_cost.h"
 #include "sim/engine/engine.h"
 #include "sim/estimate/mfu.h"
+#include "sim/graph/find_op.h"
 #include "sim/graph/memory_timeline.h"
 #include "sim/lower/lower.h"
 #include "sim/str_cat.h"
@@ -22,13 +23,6 @@ namespace twinstep {
 namespace {
 
 constexpr int kFp32Gradient = 4;
-
-Result<OpCode> FindOp(const std::string& name) {
-  for (int i = 0; i < kOpCodeCount; ++i) {
-    if (name == Name(static_cast<OpCode>(i))) return static_cast<OpCode>(i);
-  }
-  return Error{.message = StrCat("no operation '", name, "'")};
-}
 
 double Members(const CollectiveRow& row) {
   return static_cast<double>(row.gpus_a_node() * std::max<std::int64_t>(1, row.nodes()));
@@ -80,10 +74,10 @@ Status PrepareIteration(const Suite& suite, PreparedRow* prepared) {
 Status PrepareKernel(PreparedRow* prepared) {
   const Row& row = *prepared->row;
   const std::string& name = row.has_operation() ? row.operation().op() : row.collective().op();
-  const Result<OpCode> op = FindOp(name);
-  if (!op.ok()) return op.error();
+  const std::optional<OpCode> op = FindOp(name);
+  if (!op) return Error{.message = StrCat("no operation '", name, "'")};
   OpShape& shape = prepared->shape;
-  shape.op = op.value();
+  shape.op = *op;
   if (row.has_operation()) {
     for (int i = 0; i < row.operation().dims_size(); ++i) {
       shape.dims[static_cast<std::size_t>(i)] = row.operation().dims(i);
@@ -182,18 +176,30 @@ double KernelSeconds(const PreparedRow& row) {
       .Seconds();
 }
 
+Result<Quantities> PredictKernel(const PreparedRow& row) {
+  Quantities predicted;
+  predicted[TIME] = KernelSeconds(row);
+  if (!std::isfinite(predicted.Of(TIME))) {
+    return Error{.message = "the cluster lacks a constant"};
+  }
+  return predicted;
+}
+
+// A row that cannot be predicted is a bad row: no is an answer about errors only.
+Error OfRow(const Suite& suite, const Row& row, Error error) {
+  error.message = StrCat("suite ", suite.name(), ", row '", row.name(), "': ", error.message);
+  if (error.code == ExitCode::kNo) error.code = ExitCode::kBadInput;
+  return error;
+}
+
 }  // namespace
 
 Result<PreparedRow> PrepareRow(const Suite& suite, const Row& row,
                                const std::vector<FieldValues>& sets) {
   PreparedRow prepared;
+  prepared.suite = &suite;
   prepared.row = &row;
-  const auto named = [&](const Error& error) {
-    Error whole = error;
-    whole.message = StrCat("suite ", suite.name(), ", row '", row.name(), "': ", error.message);
-    whole.code = ExitCode::kBadInput;
-    return whole;
-  };
+  const auto named = [&](const Error& error) { return OfRow(suite, row, error); };
   Result<Cluster> cluster = FindCluster(row.cluster().empty() ? suite.cluster() : row.cluster());
   if (!cluster.ok()) return named(cluster.error());
   prepared.cluster = std::move(cluster).value();
@@ -223,12 +229,9 @@ Result<PreparedRow> PrepareRow(const Suite& suite, const Row& row,
 }
 
 Result<Quantities> PredictRow(const PreparedRow& row) {
-  if (!row.row->model().empty()) return PredictIteration(row);
-  Quantities predicted;
-  predicted[TIME] = KernelSeconds(row);
-  if (!std::isfinite(predicted.Of(TIME))) {
-    return Error{.message = StrCat("row '", row.row->name(), "': the cluster lacks a constant")};
-  }
+  const Result<Quantities> predicted =
+      row.row->model().empty() ? PredictKernel(row) : PredictIteration(row);
+  if (!predicted.ok()) return OfRow(*row.suite, *row.row, predicted.error());
   return predicted;
 }
 

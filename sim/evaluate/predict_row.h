@@ -2,7 +2,7 @@
 // copy priced.
 //
 //   Result<PreparedRow> row = PrepareRow(suite, suite.rows(0));
-//   Result<Prediction> predicted = PredictRow(row.value());
+//   Result<Quantities> predicted = PredictRow(row.value());
 //   predicted.value().Of(TIME)  // Seconds.
 #pragma once
 
@@ -33,7 +33,8 @@ struct Quantities {
 
 // A row with its names looked up.
 struct PreparedRow {
-  const Row* row = nullptr;  // Of the suite, which must outlive this.
+  const Suite* suite = nullptr;  // Must outlive this.
+  const Row* row = nullptr;      // Of the suite.
   Cluster cluster;
   Framework framework;  // Without a name: none.
   Model model;          // Of an iteration.
@@ -47,7 +48,8 @@ struct PreparedRow {
   double time_unit = 1;
 };
 
-// `sets` change clusters (their fields as --set names them).
+// `sets` change clusters (their fields as --set names them). Errors of both functions name suite
+// and row.
 Result<PreparedRow> PrepareRow(const Suite& suite, const Row& row,
                                const std::vector<FieldValues>& sets = {});
 

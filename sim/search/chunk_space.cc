@@ -19,8 +19,6 @@ namespace twinstep {
 namespace {
 
 constexpr std::int64_t kLeastBuffers = 3;  // One computes, one arrives, one leaves.
-// Of the capacity: what the placement of buffers may waste.
-constexpr double kPlacementReserve = 0.02;
 
 std::vector<std::int64_t> UpTo(std::int64_t most) {
   std::vector<std::int64_t> values(static_cast<std::size_t>(most) + 1);

@@ -1,8 +1,5 @@
 #include "sim/search/pareto_command.h"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "sim/format.h"
@@ -12,6 +9,7 @@
 #include "sim/report/json_report.h"
 #include "sim/report/svg_chart.h"
 #include "sim/report/text_table.h"
+#include "sim/report/write_text.h"
 #include "sim/search/checkpoint_front.h"
 #include "sim/simulate/simulate_input.h"
 #include "sim/str_cat.h"
@@ -124,14 +122,6 @@ SvgChart ToChart(const SimulateInput& input, const CheckpointFront& front) {
   return chart;
 }
 
-Status WriteText(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  if (file) file << text;
-  file.close();
-  if (!file) return Error{.message = StrCat(path, ": cannot write: ", std::strerror(errno))};
-  return Unit{};
-}
-
 // The layer's plan: its ranks and nothing else.
 Result<ResolvedPlan> LayerPlan(SimulateInput* input) {
   Plan& plan = input->plan;
@@ -175,11 +165,12 @@ ExitCode RunParetoCommand(const std::vector<std::string>& arguments, std::ostrea
   } else {
     out << ToText(input.value(), front.value());
     if (json) {
-      if (Status status = WriteText(*json, json_text); !status.ok()) return fail(status.error());
+      if (Status status = WriteTextFile(*json, json_text); !status.ok())
+        return fail(status.error());
     }
   }
   if (const auto plot = options.value().Get("plot")) {
-    const Status status = WriteText(*plot, ToSvg(ToChart(input.value(), front.value())));
+    const Status status = WriteTextFile(*plot, ToSvg(ToChart(input.value(), front.value())));
     if (!status.ok()) return fail(status.error());
   }
   return ExitCode::kDone;

@@ -13,9 +13,6 @@
 namespace twinstep {
 namespace {
 
-// Of the capacity: what the placement of buffers may waste where no budget says more.
-constexpr double kPlacementReserve = 0.02;
-
 // Whether eq 7 at the plan's own ratio fits; the bytes above the budget where it does not.
 OffloadNeed CheckBudget(const Model& model, const ResolvedPlan& plan, double budget_bytes,
                         double layer_bytes) {

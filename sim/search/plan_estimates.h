@@ -21,6 +21,10 @@
 
 namespace twinstep {
 
+// Of the capacity: what the placement of buffers may waste, where no budget of the user's says more
+// (an estimate: the arena stays within 1.05 of what lives; a replay decides).
+inline constexpr double kPlacementReserve = 0.02;
+
 struct PlanEstimate {
   // Why the plan is impossible: its rule is "gpu-memory-budget", "gpu-memory", ...
   std::optional<Error> infeasible;

@@ -344,7 +344,6 @@ Result<RankProblem> ReadRankProblem(const Options& options) {
   problem.gap = kDefaultGap;
   problem.keep = kDefaultKeep;
   problem.threads = HardwareThreads();
-  constexpr std::int64_t kMostThreads = 1024;
   for (const Status& status : {
            ReadAxes(options, &problem.axes),
            ReadGpus(options, problem.input.cluster, &problem.gpus),

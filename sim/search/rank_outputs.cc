@@ -2,14 +2,12 @@
 
 #include <google/protobuf/text_format.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <system_error>
 
 #include "sim/report/json_report.h"
+#include "sim/report/write_text.h"
 #include "sim/search/plan_space.h"
 #include "sim/search/rank_json.h"
 #include "sim/search/rank_text.h"
@@ -17,14 +15,6 @@
 
 namespace twinstep {
 namespace {
-
-Status WriteText(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  if (file) file << text;
-  file.close();
-  if (!file) return Error{.message = StrCat(path, ": cannot write: ", std::strerror(errno))};
-  return Unit{};
-}
 
 // "plan-256-1.textproto": the best of 256 GPUs.
 Status WritePlans(const std::string& directory, const Ranking& report) {
@@ -38,7 +28,7 @@ Status WritePlans(const std::string& directory, const Ranking& report) {
       google::protobuf::TextFormat::PrintToString(ToPlan(plan), &text);
       const std::string path = StrCat(directory, "/plan-", point.gpus, "-", i + 1, ".textproto");
       const Status status =
-          WriteText(path, StrCat("# ", point.gpus, " GPUs: ", ShortName(plan), "\n", text));
+          WriteTextFile(path, StrCat("# ", point.gpus, " GPUs: ", ShortName(plan), "\n", text));
       if (!status.ok()) return status;
     }
   }
@@ -64,14 +54,16 @@ Status WriteRankOutputs(const Options& options, const Ranking& report, std::ostr
   } else {
     out << ToText(report, options.Has("explain"));
     if (json) {
-      if (Status status = WriteText(*json, JsonText(ToJson(report))); !status.ok()) return status;
+      if (Status status = WriteTextFile(*json, JsonText(ToJson(report))); !status.ok())
+        return status;
     }
   }
   if (const auto csv = options.Get("csv")) {
-    if (Status status = WriteText(*csv, ToCsv(report)); !status.ok()) return status;
+    if (Status status = WriteTextFile(*csv, ToCsv(report)); !status.ok()) return status;
   }
   if (const auto plot = options.Get("plot")) {
-    if (Status status = WriteText(*plot, ToSvg(ScalingChart(report))); !status.ok()) return status;
+    if (Status status = WriteTextFile(*plot, ToSvg(ScalingChart(report))); !status.ok())
+      return status;
   }
   if (const auto plans = options.Get("plans")) return WritePlans(*plans, report);
   return Unit{};

@@ -20,6 +20,7 @@
 #include "sim/report/terminal.h"
 #include "sim/report/text_report.h"
 #include "sim/report/text_table.h"
+#include "sim/report/write_text.h"
 #include "sim/simulate/effect_check.h"
 #include "sim/simulate/options.h"
 #include "sim/simulate/simulate_input.h"
@@ -35,14 +36,6 @@ namespace {
 
 // Memory curves in a trace: enough for a screen, and a peak is never lost.
 constexpr std::size_t kTraceMemoryPoints = 2000;
-
-Status WriteText(const std::string& path, const std::function<void(std::ostream&)>& write) {
-  std::ofstream file(path, std::ios::binary);
-  if (file) write(file);
-  file.close();
-  if (!file) return Error{.message = StrCat(path, ": cannot write: ", std::strerror(errno))};
-  return Unit{};
-}
 
 class Command {
  public:
@@ -119,7 +112,7 @@ class Command {
       out_ << JsonText(json);
       return Unit{};
     }
-    return WriteText(*path, [&json](std::ostream& file) { file << JsonText(json); });
+    return WriteTextFile(*path, JsonText(json));
   }
 
   ExitCode RunOnce() {
@@ -172,9 +165,7 @@ class Command {
           WriteTrace(BuildTrace(run.graph, run.replay, name, curves), options, *path);
       if (!status.ok()) return status;
     }
-    if (const auto path = options_.Get("dot")) {
-      return WriteText(*path, [&run](std::ostream& file) { file << ToDot(run.graph); });
-    }
+    if (const auto path = options_.Get("dot")) return WriteTextFile(*path, ToDot(run.graph));
     return Unit{};
   }
 
