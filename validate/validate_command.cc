@@ -12,6 +12,7 @@
 #include "exec/profile/measure_profile.h"
 #include "exec/runtime/atomic_file.h"
 #include "sim/format.h"
+#include "sim/options/run_verb.h"
 #include "sim/report/echo_text.h"
 #include "sim/report/text_table.h"
 #include "sim/report/write_text.h"
@@ -96,45 +97,31 @@ nlohmann::ordered_json JsonOf(const ValidateInput& input, const Validation& vali
 
 class Command {
  public:
-  Command(const Options& options, std::ostream& out, std::ostream& err)
-      : options_(options), out_(out), err_(err) {}
+  Command(const Options& options, const VerbOutput& output) : options_(options), output_(output) {}
 
   ExitCode Run() {
-    if (options_.Has("help")) {
-      out_ << ValidateHelp();
-      return ExitCode::kDone;
-    }
     Result<ValidateInput> input = ReadValidateInput(options_);
-    if (!input.ok()) return Fail(input.error());
+    if (!input.ok()) return output_.Fail(input.error());
     // What cannot be written is said before the work and not after it.
-    if (const Status folder = MakeFolder(); !folder.ok()) return Fail(folder.error());
+    if (const Status folder = MakeFolder(); !folder.ok()) return output_.Fail(folder.error());
     if (const auto json = options_.Get("json").value_or("-"); json != "-") {
       if (const Status writable = CheckWritable(json); !writable.ok()) {
-        return Fail(writable.error());
+        return output_.Fail(writable.error());
       }
     }
     if (const Status measured = MeasureMachine(&input.value()); !measured.ok()) {
-      return Fail(measured.error());
+      return output_.Fail(measured.error());
     }
     Progress progress(StepsOfValidation(input.value()));
     std::vector<std::string> warnings;
     const Result<Validation> done = Validate(input.value(), &progress, &warnings);
     progress.Finish();
-    for (const std::string& warning : warnings) Warn(warning);
-    if (!done.ok()) return Fail(done.error());
+    output_.Warn(warnings);
+    if (!done.ok()) return output_.Fail(done.error());
     return Report(input.value(), done.value(), warnings);
   }
 
  private:
-  ExitCode Fail(const Error& error) {
-    err_ << "twinstep validate: " << error.message << "\n";
-    return error.code;
-  }
-
-  void Warn(const std::string& warning) {
-    err_ << "twinstep validate: warning: " << warning << "\n";
-  }
-
   // --profile auto.
   Status MeasureMachine(ValidateInput* input) {
     if (input->measure_s == 0) return Unit{};
@@ -147,7 +134,7 @@ class Command {
     Progress progress(StepsOfMeasurement(profile_input));
     std::vector<std::string> warnings;
     Result<Profile> profile = MeasureProfile(profile_input, &progress, &warnings);
-    for (const std::string& warning : warnings) Warn(warning);
+    output_.Warn(warnings);
     if (!profile.ok()) return profile.error();
     if (!input->cluster.has_node()) input->cluster = profile.value().measured_on();
     input->profile = std::move(profile).value();
@@ -169,13 +156,14 @@ class Command {
   ExitCode Report(const ValidateInput& input, const Validation& validation,
                   const std::vector<std::string>& warnings) {
     const bool json_only = options_.Get("json") == "-";
-    if (!json_only) out_ << HeadText(input, validation) << ComparisonText(validation.comparison);
+    if (!json_only)
+      output_.out() << HeadText(input, validation) << ComparisonText(validation.comparison);
     if (const auto path = options_.Get("json")) {
       const std::string text = JsonOf(input, validation, warnings).dump(2) + "\n";
       if (json_only) {
-        out_ << text;
+        output_.out() << text;
       } else if (const Status written = WriteTextFile(*path, text); !written.ok()) {
-        return Fail(written.error());
+        return output_.Fail(written.error());
       }
     }
     if (const auto folder = options_.Get("save-traces")) {
@@ -183,7 +171,7 @@ class Command {
                                         std::pair{"executed.pb", &validation.executed}}) {
         const std::string path = (std::filesystem::path(*folder) / name).string();
         if (const Status written = WriteTrace(*trace, {}, path); !written.ok()) {
-          return Fail(written.error());
+          return output_.Fail(written.error());
         }
       }
     }
@@ -191,20 +179,16 @@ class Command {
   }
 
   const Options& options_;
-  std::ostream& out_;
-  std::ostream& err_;
+  const VerbOutput& output_;
 };
 
 }  // namespace
 
 ExitCode RunValidateCommand(const std::vector<std::string>& arguments, std::ostream& out,
                             std::ostream& err) {
-  const Result<Options> options = ParseValidateOptions(arguments);
-  if (!options.ok()) {
-    err << "twinstep validate: " << options.error().message << "\n";
-    return options.error().code;
-  }
-  return Command(options.value(), out, err).Run();
+  const VerbOutput output("validate", out, err);
+  return RunVerb(output, ParseValidateOptions(arguments), ValidateHelp,
+                 [&](const Options& options) { return Command(options, output).Run(); });
 }
 
 }  // namespace twinstep

@@ -11,6 +11,7 @@
 #include "exec/profile/statistics.h"
 #include "exec/runtime/atomic_file.h"
 #include "sim/format.h"
+#include "sim/options/run_verb.h"
 #include "sim/report/progress.h"
 #include "sim/str_cat.h"
 
@@ -22,32 +23,19 @@ constexpr double kQuietSpread = 0.2;
 
 class Command {
  public:
-  Command(const Options& options, std::ostream& out, std::ostream& err)
-      : options_(options), out_(out), err_(err) {}
+  Command(const Options& options, const VerbOutput& output) : options_(options), output_(output) {}
 
   ExitCode Run() {
-    if (options_.Has("help")) {
-      out_ << ProfileHelp();
-      return ExitCode::kDone;
-    }
     const Result<ProfileInput> input = ReadProfileInput(options_);
-    if (!input.ok()) return Fail(input.error());
+    if (!input.ok()) return output_.Fail(input.error());
     for (const PlanToMeasure& plan : input.value().plans) {
-      for (const std::string& warning : plan.plan.warnings) Warn(warning);
+      output_.Warn(plan.plan.warnings);
     }
     const Status done = Measure(input.value());
-    return done.ok() ? ExitCode::kDone : Fail(done.error());
+    return done.ok() ? ExitCode::kDone : output_.Fail(done.error());
   }
 
  private:
-  ExitCode Fail(const Error& error) {
-    err_ << "twinstep profile: " << error.message << "\n";
-    return error.code;
-  }
-  void Warn(const std::string& warning) {
-    err_ << "twinstep profile: warning: " << warning << "\n";
-  }
-
   Status Measure(const ProfileInput& input) {
     const auto begin = std::chrono::steady_clock::now();
     // What cannot be written or appended to is said before the work.
@@ -63,7 +51,7 @@ class Command {
     std::vector<std::string> warnings;
     const Result<Profile> measured = MeasureProfile(input, &progress, &warnings);
     progress.Finish();
-    for (const std::string& warning : warnings) Warn(warning);
+    output_.Warn(warnings);
     if (!measured.ok()) return measured.error();
     Profile profile = input.earlier.value_or(Profile());
     if (input.earlier.has_value()) {
@@ -83,34 +71,30 @@ class Command {
   }
 
   void Report(const ProfileInput& input, const Profile& measured, double elapsed_s) {
-    out_ << measured.operators_size() << " operators, " << measured.copies_size() << " copies, "
-         << measured.collectives_size() << " collectives and messages of "
-         << CountOf(static_cast<std::int64_t>(input.plans.size()), "plan") << " in "
-         << Seconds(elapsed_s) << ": " << input.output << "\n";
+    output_.out() << measured.operators_size() << " operators, " << measured.copies_size()
+                  << " copies, " << measured.collectives_size() << " collectives and messages of "
+                  << CountOf(static_cast<std::int64_t>(input.plans.size()), "plan") << " in "
+                  << Seconds(elapsed_s) << ": " << input.output << "\n";
     const Spread spread = SpreadOf(measured);
-    out_ << "spread of the samples, quartile to quartile: " << Percent(spread.median)
-         << " of the time in the middle, " << Percent(spread.largest) << " at most (" << spread.at
-         << ")\n";
+    output_.out() << "spread of the samples, quartile to quartile: " << Percent(spread.median)
+                  << " of the time in the middle, " << Percent(spread.largest) << " at most ("
+                  << spread.at << ")\n";
     if (spread.median > kQuietSpread) {
-      Warn("other work on this machine has disturbed the measurement");
+      output_.Warn("other work on this machine has disturbed the measurement");
     }
   }
 
   const Options& options_;
-  std::ostream& out_;
-  std::ostream& err_;
+  const VerbOutput& output_;
 };
 
 }  // namespace
 
 ExitCode RunProfileCommand(const std::vector<std::string>& arguments, std::ostream& out,
                            std::ostream& err) {
-  const Result<Options> options = ParseProfileOptions(arguments);
-  if (!options.ok()) {
-    err << "twinstep profile: " << options.error().message << "\n";
-    return options.error().code;
-  }
-  return Command(options.value(), out, err).Run();
+  const VerbOutput output("profile", out, err);
+  return RunVerb(output, ParseProfileOptions(arguments), ProfileHelp,
+                 [&](const Options& options) { return Command(options, output).Run(); });
 }
 
 }  // namespace twinstep

@@ -13,6 +13,7 @@
 #include "exec/train/train_options.h"
 #include "exec/train/training.h"
 #include "sim/format.h"
+#include "sim/options/run_verb.h"
 #include "sim/str_cat.h"
 #include "traces/trace_io.h"
 
@@ -21,28 +22,17 @@ namespace {
 
 class Command {
  public:
-  Command(const Options& options, std::ostream& out, std::ostream& err)
-      : options_(options), out_(out), err_(err) {}
+  Command(const Options& options, const VerbOutput& output) : options_(options), output_(output) {}
 
   ExitCode Run() {
-    if (options_.Has("help")) {
-      out_ << TrainHelp();
-      return ExitCode::kDone;
-    }
     const Result<TrainInput> input = ReadTrainInput(options_);
-    if (!input.ok()) return Fail(input.error());
-    for (const std::string& warning : input.value().plan.warnings) Warn(warning);
+    if (!input.ok()) return output_.Fail(input.error());
+    output_.Warn(input.value().plan.warnings);
     const Status done = Train(input.value());
-    return done.ok() ? ExitCode::kDone : Fail(done.error());
+    return done.ok() ? ExitCode::kDone : output_.Fail(done.error());
   }
 
  private:
-  ExitCode Fail(const Error& error) {
-    err_ << "twinstep train: " << error.message << "\n";
-    return error.code;
-  }
-  void Warn(const std::string& warning) { err_ << "twinstep train: warning: " << warning << "\n"; }
-
   // What cannot be written, or must not be overwritten, is said before the work and not after it.
   Status CheckOutputs(const TrainInput& input) const {
     if (const auto trace = options_.Get("trace")) {
@@ -68,12 +58,12 @@ class Command {
     if (const Status outputs = CheckOutputs(input); !outputs.ok()) return outputs;
     std::vector<std::string> warnings;
     Result<std::unique_ptr<Training>> started = Training::Start(input, &warnings);
-    for (const std::string& warning : warnings) Warn(warning);
+    output_.Warn(warnings);
     if (!started.ok()) return started.error();
     Training& training = *started.value();
     if (training.step() >= input.schedule.steps) {
-      Warn(StrCat("nothing to do: the checkpoint has done ", training.step(), " of ",
-                  input.schedule.steps, " steps"));
+      output_.Warn(StrCat("nothing to do: the checkpoint has done ", training.step(), " of ",
+                          input.schedule.steps, " steps"));
     }
     if (const Status steps = RunSteps(input, &training); !steps.ok()) return steps;
     PrintMemory(training);
@@ -83,15 +73,16 @@ class Command {
   void PrintMemory(const Training& training) const {
     const std::optional<BackendMemory> memory = training.backend().Memory();
     if (!memory.has_value()) return;
-    out_ << "GPU memory: " << Bytes(static_cast<double>(memory->used_bytes)) << " of "
-         << Bytes(static_cast<double>(memory->total_bytes))
-         << " in use, as the driver says; arenas "
-         << Bytes(static_cast<double>(memory->arena_bytes)) << ", scratch of library kernels "
-         << Bytes(static_cast<double>(memory->scratch_bytes)) << "\n";
+    output_.out() << "GPU memory: " << Bytes(static_cast<double>(memory->used_bytes)) << " of "
+                  << Bytes(static_cast<double>(memory->total_bytes))
+                  << " in use, as the driver says; arenas "
+                  << Bytes(static_cast<double>(memory->arena_bytes))
+                  << ", scratch of library kernels "
+                  << Bytes(static_cast<double>(memory->scratch_bytes)) << "\n";
   }
 
   Status RunSteps(const TrainInput& input, Training* training) {
-    StepPrinter printer(training->step(), input.schedule.steps, out_);
+    StepPrinter printer(training->step(), input.schedule.steps, output_.out());
     if (const auto path = options_.Get("log")) {
       const Status opened = printer.OpenLog(*path, /*append=*/!input.resume.empty());
       if (!opened.ok()) return opened;
@@ -132,20 +123,16 @@ class Command {
   }
 
   const Options& options_;
-  std::ostream& out_;
-  std::ostream& err_;
+  const VerbOutput& output_;
 };
 
 }  // namespace
 
 ExitCode RunTrainCommand(const std::vector<std::string>& arguments, std::ostream& out,
                          std::ostream& err) {
-  const Result<Options> options = ParseTrainOptions(arguments);
-  if (!options.ok()) {
-    err << "twinstep train: " << options.error().message << "\n";
-    return options.error().code;
-  }
-  return Command(options.value(), out, err).Run();
+  const VerbOutput output("train", out, err);
+  return RunVerb(output, ParseTrainOptions(arguments), TrainHelp,
+                 [&](const Options& options) { return Command(options, output).Run(); });
 }
 
 }  // namespace twinstep

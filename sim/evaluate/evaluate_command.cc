@@ -8,6 +8,7 @@
 #include "sim/evaluate/suites/find_suite.h"
 #include "sim/options/options.h"
 #include "sim/options/read_option.h"
+#include "sim/options/run_verb.h"
 #include "sim/parallel.h"
 #include "sim/report/json_report.h"
 #include "sim/report/write_text.h"
@@ -48,41 +49,31 @@ std::string Help() {
 
 class Command {
  public:
-  Command(std::vector<std::string> names, const Options& options, std::ostream& out,
-          std::ostream& err)
-      : names_(std::move(names)), options_(options), out_(out), err_(err) {}
+  Command(std::vector<std::string> names, const Options& options, const VerbOutput& output)
+      : names_(std::move(names)), options_(options), output_(output) {}
 
   ExitCode Run() {
-    if (options_.Has("help")) {
-      out_ << Help();
-      return ExitCode::kDone;
-    }
     for (const Status& status : {ReadSuites(), ReadEvaluateOptions()}) {
-      if (!status.ok()) return Fail(status.error());
+      if (!status.ok()) return output_.Fail(status.error());
     }
     const Result<std::vector<Evaluation>> done = Evaluate(suites_, evaluate_);
-    if (!done.ok()) return Fail(done.error());
+    if (!done.ok()) return output_.Fail(done.error());
     std::vector<CrossValidation> validations;
     if (options_.Has("cross-validate")) {
       for (const Suite& suite : suites_) {
         if (suite.fitted().empty()) continue;
         const Result<CrossValidation> validation = CrossValidate(suite, evaluate_);
-        if (!validation.ok()) return Fail(validation.error());
+        if (!validation.ok()) return output_.Fail(validation.error());
         validations.push_back(validation.value());
       }
     }
     if (const Status written = Write(done.value(), validations); !written.ok()) {
-      return Fail(written.error());
+      return output_.Fail(written.error());
     }
     return Judge(done.value());
   }
 
  private:
-  ExitCode Fail(const Error& error) {
-    err_ << "twinstep evaluate: " << error.message << "\n";
-    return error.code;
-  }
-
   Status ReadSuites() {
     for (const std::string& name : names_.empty() ? ListSuites() : names_) {
       Result<Suite> suite = FindSuite(name);
@@ -109,8 +100,9 @@ class Command {
                const std::vector<CrossValidation>& validations) {
     const auto json_path = options_.Get("json");
     if (json_path != "-") {
-      out_ << ToText(evaluations, !options_.Has("summary"));
-      for (const CrossValidation& validation : validations) out_ << "\n" << ToText(validation);
+      output_.out() << ToText(evaluations, !options_.Has("summary"));
+      for (const CrossValidation& validation : validations)
+        output_.out() << "\n" << ToText(validation);
     }
     if (json_path) {
       nlohmann::ordered_json json = ToJson(evaluations);
@@ -118,7 +110,7 @@ class Command {
         json["cross_validation"].push_back(ToJson(validation));
       }
       if (json_path == "-") {
-        out_ << JsonText(json);
+        output_.out() << JsonText(json);
       } else if (const Status status = WriteTextFile(*json_path, JsonText(json)); !status.ok()) {
         return status;
       }
@@ -131,8 +123,7 @@ class Command {
     ExitCode code = ExitCode::kDone;
     for (const Evaluation& evaluation : evaluations) {
       for (const std::string& worse : Violations(evaluation, evaluation.suite->recorded())) {
-        err_ << "twinstep evaluate: suite " << evaluation.suite->name()
-             << " is worse than recorded: " << worse << "\n";
+        output_.Say(StrCat("suite ", evaluation.suite->name(), " is worse than recorded: ", worse));
         code = ExitCode::kNo;
       }
     }
@@ -141,8 +132,7 @@ class Command {
 
   const std::vector<std::string> names_;
   const Options& options_;
-  std::ostream& out_;
-  std::ostream& err_;
+  const VerbOutput& output_;
   std::vector<Suite> suites_;
   EvaluateOptions evaluate_;
 };
@@ -155,13 +145,11 @@ ExitCode RunEvaluateCommand(const std::vector<std::string>& arguments, std::ostr
   const auto first_option =
       std::find_if(arguments.begin(), arguments.end(),
                    [](const std::string& argument) { return argument.starts_with("-"); });
-  const Result<Options> options =
-      ParseOptions(Groups(), "evaluate", {first_option, arguments.end()});
-  if (!options.ok()) {
-    err << "twinstep evaluate: " << options.error().message << "\n";
-    return options.error().code;
-  }
-  return Command({arguments.begin(), first_option}, options.value(), out, err).Run();
+  const VerbOutput output("evaluate", out, err);
+  return RunVerb(output, ParseOptions(Groups(), "evaluate", {first_option, arguments.end()}), Help,
+                 [&](const Options& options) {
+                   return Command({arguments.begin(), first_option}, options, output).Run();
+                 });
 }
 
 }  // namespace twinstep

@@ -3,8 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include "sim/format.h"
+#include "sim/options/input_options.h"
 #include "sim/options/options.h"
 #include "sim/options/plan_options.h"
+#include "sim/options/run_verb.h"
 #include "sim/report/echo_text.h"
 #include "sim/report/json_report.h"
 #include "sim/report/svg_chart.h"
@@ -131,49 +133,47 @@ Result<ResolvedPlan> LayerPlan(SimulateInput* input) {
   return ResolvePlan(input->model, input->cluster, plan, gpus);
 }
 
+std::string Help() {
+  return StrCat(
+      "twinstep pareto: which activations of a layer are worth keeping\n\n"
+      "  twinstep pareto --model NAME|FILE --cluster NAME|FILE [OPTION ...]\n",
+      OptionsHelp(Groups()));
+}
+
+ExitCode Run(const Options& options, const VerbOutput& output) {
+  const Status given = CheckRequired(options, "pareto", {"model", "cluster"});
+  if (!given.ok()) return output.Fail(given.error());
+  Result<SimulateInput> input = ReadInput(options);
+  if (!input.ok()) return output.Fail(input.error());
+  const Result<ResolvedPlan> plan = LayerPlan(&input.value());
+  if (!plan.ok()) return output.Fail(plan.error());
+  const Result<CheckpointFront> front = FindCheckpointFront(input.value(), plan.value());
+  if (!front.ok()) return output.Fail(front.error());
+  const auto json = options.Get("json");
+  const std::string json_text = JsonText(ToJson(front.value()));
+  if (json == "-") {
+    output.out() << json_text;
+  } else {
+    output.out() << ToText(input.value(), front.value());
+    if (json) {
+      const Status status = WriteTextFile(*json, json_text);
+      if (!status.ok()) return output.Fail(status.error());
+    }
+  }
+  if (const auto plot = options.Get("plot")) {
+    const Status status = WriteTextFile(*plot, ToSvg(ToChart(input.value(), front.value())));
+    if (!status.ok()) return output.Fail(status.error());
+  }
+  return ExitCode::kDone;
+}
+
 }  // namespace
 
 ExitCode RunParetoCommand(const std::vector<std::string>& arguments, std::ostream& out,
                           std::ostream& err) {
-  const auto fail = [&err](const Error& error) {
-    err << "twinstep pareto: " << error.message << "\n";
-    return error.code;
-  };
-  const Result<Options> options = ParseOptions(Groups(), "pareto", arguments);
-  if (!options.ok()) return fail(options.error());
-  if (options.value().Has("help")) {
-    out << "twinstep pareto: which activations of a layer are worth keeping\n\n"
-           "  twinstep pareto --model NAME|FILE --cluster NAME|FILE [OPTION ...]\n"
-        << OptionsHelp(Groups());
-    return ExitCode::kDone;
-  }
-  for (const char* required : {"model", "cluster"}) {
-    if (!options.value().Has(required)) {
-      return fail({.message = StrCat("--", required, " is missing (twinstep pareto --help)")});
-    }
-  }
-  Result<SimulateInput> input = ReadInput(options.value());
-  if (!input.ok()) return fail(input.error());
-  const Result<ResolvedPlan> plan = LayerPlan(&input.value());
-  if (!plan.ok()) return fail(plan.error());
-  const Result<CheckpointFront> front = FindCheckpointFront(input.value(), plan.value());
-  if (!front.ok()) return fail(front.error());
-  const auto json = options.value().Get("json");
-  const std::string json_text = JsonText(ToJson(front.value()));
-  if (json == "-") {
-    out << json_text;
-  } else {
-    out << ToText(input.value(), front.value());
-    if (json) {
-      if (Status status = WriteTextFile(*json, json_text); !status.ok())
-        return fail(status.error());
-    }
-  }
-  if (const auto plot = options.value().Get("plot")) {
-    const Status status = WriteTextFile(*plot, ToSvg(ToChart(input.value(), front.value())));
-    if (!status.ok()) return fail(status.error());
-  }
-  return ExitCode::kDone;
+  const VerbOutput output("pareto", out, err);
+  return RunVerb(output, ParseOptions(Groups(), "pareto", arguments), Help,
+                 [&](const Options& options) { return Run(options, output); });
 }
 
 }  // namespace twinstep

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sim/format.h"
+#include "sim/options/run_verb.h"
 #include "sim/report/echo_text.h"
 #include "sim/report/progress.h"
 #include "sim/search/chunk_space.h"
@@ -137,13 +138,9 @@ Result<Ranking> Rank(const RankProblem& problem, bool all_rows) {
   return report;
 }
 
-ExitCode Finish(const Options& options, const Ranking& report, const char* verb, std::ostream& out,
-                std::ostream& err) {
-  const Status written = WriteRankOutputs(options, report, out);
-  if (!written.ok()) {
-    err << "twinstep " << verb << ": " << written.error().message << "\n";
-    return written.error().code;
-  }
+ExitCode Finish(const Options& options, const Ranking& report, const VerbOutput& output) {
+  const Status written = WriteRankOutputs(options, report, output.out());
+  if (!written.ok()) return output.Fail(written.error());
   return report.AnyFeasible() ? ExitCode::kDone : ExitCode::kNo;
 }
 
@@ -160,56 +157,53 @@ const std::vector<OptionGroup>& MergeGroups() {
   return kGroups;
 }
 
+std::string MergeHelp() {
+  return StrCat(
+      "twinstep merge: the parts of one search as one\n\n"
+      "  twinstep merge --part FILE --part FILE ... [OPTION ...]\n",
+      OptionsHelp(MergeGroups()));
+}
+
+ExitCode RunRank(const Options& options, const VerbOutput& output) {
+  const Result<RankProblem> problem = ReadRankProblem(options);
+  if (!problem.ok()) return output.Fail(problem.error());
+  const Status outputs = CheckRankOutputs(options, problem.value().gpus.size() > 1);
+  if (!outputs.ok()) return output.Fail(outputs.error());
+  const bool all_rows = options.Has("explain") || options.Has("csv");
+  const Result<Ranking> report = Rank(problem.value(), all_rows);
+  if (!report.ok()) return output.Fail(report.error());
+  return Finish(options, report.value(), output);
+}
+
+ExitCode RunMerge(const Options& options, const VerbOutput& output) {
+  std::vector<Ranking> parts;
+  for (const Option& option : options.given()) {
+    if (option.name != "part") continue;
+    Result<Ranking> part = ReadRankJson(option.value);
+    if (!part.ok()) return output.Fail(part.error());
+    parts.push_back(std::move(part).value());
+  }
+  const Result<Ranking> merged = Merge(std::move(parts));
+  if (!merged.ok()) return output.Fail(merged.error());
+  const Status outputs = CheckRankOutputs(options, merged.value().points.size() > 1);
+  if (!outputs.ok()) return output.Fail(outputs.error());
+  return Finish(options, merged.value(), output);
+}
+
 }  // namespace
 
 ExitCode RunRankCommand(const std::vector<std::string>& arguments, std::ostream& out,
                         std::ostream& err) {
-  const auto fail = [&err](const Error& error) {
-    err << "twinstep rank: " << error.message << "\n";
-    return error.code;
-  };
-  const Result<Options> options = ParseRankOptions(arguments);
-  if (!options.ok()) return fail(options.error());
-  if (options.value().Has("help")) {
-    out << RankHelp();
-    return ExitCode::kDone;
-  }
-  const Result<RankProblem> problem = ReadRankProblem(options.value());
-  if (!problem.ok()) return fail(problem.error());
-  const Status outputs = CheckRankOutputs(options.value(), problem.value().gpus.size() > 1);
-  if (!outputs.ok()) return fail(outputs.error());
-  const bool all_rows = options.value().Has("explain") || options.value().Has("csv");
-  const Result<Ranking> report = Rank(problem.value(), all_rows);
-  if (!report.ok()) return fail(report.error());
-  return Finish(options.value(), report.value(), "rank", out, err);
+  const VerbOutput output("rank", out, err);
+  return RunVerb(output, ParseRankOptions(arguments), RankHelp,
+                 [&](const Options& options) { return RunRank(options, output); });
 }
 
 ExitCode RunMergeCommand(const std::vector<std::string>& arguments, std::ostream& out,
                          std::ostream& err) {
-  const auto fail = [&err](const Error& error) {
-    err << "twinstep merge: " << error.message << "\n";
-    return error.code;
-  };
-  const Result<Options> options = ParseOptions(MergeGroups(), "merge", arguments);
-  if (!options.ok()) return fail(options.error());
-  if (options.value().Has("help")) {
-    out << "twinstep merge: the parts of one search as one\n\n"
-           "  twinstep merge --part FILE --part FILE ... [OPTION ...]\n"
-        << OptionsHelp(MergeGroups());
-    return ExitCode::kDone;
-  }
-  std::vector<Ranking> parts;
-  for (const Option& option : options.value().given()) {
-    if (option.name != "part") continue;
-    Result<Ranking> part = ReadRankJson(option.value);
-    if (!part.ok()) return fail(part.error());
-    parts.push_back(std::move(part).value());
-  }
-  const Result<Ranking> merged = Merge(std::move(parts));
-  if (!merged.ok()) return fail(merged.error());
-  const Status outputs = CheckRankOutputs(options.value(), merged.value().points.size() > 1);
-  if (!outputs.ok()) return fail(outputs.error());
-  return Finish(options.value(), merged.value(), "merge", out, err);
+  const VerbOutput output("merge", out, err);
+  return RunVerb(output, ParseOptions(MergeGroups(), "merge", arguments), MergeHelp,
+                 [&](const Options& options) { return RunMerge(options, output); });
 }
 
 }  // namespace twinstep

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "sim/graph/dot.h"
+#include "sim/options/run_verb.h"
 #include "sim/report/json_report.h"
 #include "sim/report/progress.h"
 #include "sim/report/schedule_view.h"
@@ -39,27 +40,18 @@ constexpr std::size_t kTraceMemoryPoints = 2000;
 
 class Command {
  public:
-  Command(const Options& options, std::ostream& out, std::ostream& err)
-      : options_(options), out_(out), err_(err) {}
+  Command(const Options& options, const VerbOutput& output) : options_(options), output_(output) {}
 
   ExitCode Run() {
-    if (options_.Has("help")) {
-      out_ << SimulateHelp();
-      return ExitCode::kDone;
-    }
     const Result<std::vector<SweepPoint>> points = ExpandSweep(options_);
-    if (!points.ok()) return Fail(points.error());
+    if (!points.ok()) return output_.Fail(points.error());
     const bool is_sweep = points.value().size() > 1;
-    if (const Status status = CheckOutputs(is_sweep); !status.ok()) return Fail(status.error());
+    if (const Status status = CheckOutputs(is_sweep); !status.ok())
+      return output_.Fail(status.error());
     return is_sweep ? RunSweep(points.value()) : RunOnce();
   }
 
  private:
-  ExitCode Fail(const Error& error) {
-    err_ << "twinstep simulate: " << error.message << "\n";
-    return error.code;
-  }
-
   // What cannot be written is said before the work and not after it.
   Status CheckOutputs(bool is_sweep) const {
     const auto trace = options_.Get("trace");
@@ -109,7 +101,7 @@ class Command {
     const auto path = options_.Get("json");
     if (!path) return Unit{};
     if (JsonToStandardOutput()) {
-      out_ << JsonText(json);
+      output_.out() << JsonText(json);
       return Unit{};
     }
     return WriteTextFile(*path, JsonText(json));
@@ -117,24 +109,26 @@ class Command {
 
   ExitCode RunOnce() {
     const Result<SimulateInput> input = ReadInput(options_);
-    if (!input.ok()) return Fail(input.error());
+    if (!input.ok()) return output_.Fail(input.error());
     Progress progress(kSimulateSteps + StepsOfEffectCheck(options_));
     Result<Simulation> done =
         Simulate(input.value(), &progress, options_.Has("trace") ? kTraceMemoryPoints : 0);
-    if (!done.ok()) return Fail(done.error());
+    if (!done.ok()) return output_.Fail(done.error());
     Simulation& simulation = done.value();
     AddEffectWarnings(input.value(), &simulation, &progress);
     progress.Finish();
 
     const Report& report = simulation.report;
     if (!JsonToStandardOutput()) {
-      out_ << ToText(report);
+      output_.out() << ToText(report);
       if (options_.Has("schedule-view") && simulation.iteration)
         ShowSchedule(*simulation.iteration);
     }
-    if (const Status status = WriteJson(ToJson(report)); !status.ok()) return Fail(status.error());
+    if (const Status status = WriteJson(ToJson(report)); !status.ok())
+      return output_.Fail(status.error());
     if (simulation.iteration) {
-      if (const Status status = WriteFiles(simulation); !status.ok()) return Fail(status.error());
+      if (const Status status = WriteFiles(simulation); !status.ok())
+        return output_.Fail(status.error());
     }
     return report.infeasible ? report.infeasible->code : ExitCode::kDone;
   }
@@ -146,11 +140,12 @@ class Command {
   }
 
   void ShowSchedule(const SimulatedIteration& iteration) {
-    const ScheduleViewOptions view = {.width = TerminalWidth(STDOUT_FILENO, kReportWidth),
-                                      .colour = &out_ == &std::cout && IsTerminal(STDOUT_FILENO)};
-    out_ << "\n"
-         << DrawSchedule(iteration.graph, iteration.replay, view) << "\n"
-         << StepTable(iteration.graph, iteration.replay, 0);
+    const ScheduleViewOptions view = {
+        .width = TerminalWidth(STDOUT_FILENO, kReportWidth),
+        .colour = &output_.out() == &std::cout && IsTerminal(STDOUT_FILENO)};
+    output_.out() << "\n"
+                  << DrawSchedule(iteration.graph, iteration.replay, view) << "\n"
+                  << StepTable(iteration.graph, iteration.replay, 0);
   }
 
   Status WriteFiles(const Simulation& simulation) {
@@ -174,9 +169,9 @@ class Command {
     std::vector<SweepRow> rows;
     for (const SweepPoint& point : points) {
       const Result<SimulateInput> input = ReadInput(point.options);
-      if (!input.ok()) return Fail(input.error());
+      if (!input.ok()) return output_.Fail(input.error());
       Result<Simulation> done = Simulate(input.value(), &progress);
-      if (!done.ok()) return Fail(done.error());
+      if (!done.ok()) return output_.Fail(done.error());
       if (rows.empty()) AddEffectWarnings(input.value(), &done.value(), &progress);
       rows.push_back({point.fields, std::move(done.value().report)});
     }
@@ -185,28 +180,25 @@ class Command {
     for (SweepRow& row : rows) {
       row.report.warnings.insert(row.report.warnings.end(), idle_fields.begin(), idle_fields.end());
     }
-    if (!JsonToStandardOutput()) out_ << SweepText(rows);
-    if (const Status status = WriteJson(SweepJson(rows)); !status.ok()) return Fail(status.error());
+    if (!JsonToStandardOutput()) output_.out() << SweepText(rows);
+    if (const Status status = WriteJson(SweepJson(rows)); !status.ok())
+      return output_.Fail(status.error());
     const bool all_infeasible = std::all_of(
         rows.begin(), rows.end(), [](const SweepRow& row) { return row.report.infeasible; });
     return all_infeasible ? ExitCode::kNo : ExitCode::kDone;
   }
 
   const Options& options_;
-  std::ostream& out_;
-  std::ostream& err_;
+  const VerbOutput& output_;
 };
 
 }  // namespace
 
 ExitCode RunSimulateCommand(const std::vector<std::string>& arguments, std::ostream& out,
                             std::ostream& err) {
-  const Result<Options> options = ParseOptions(arguments);
-  if (!options.ok()) {
-    err << "twinstep simulate: " << options.error().message << "\n";
-    return options.error().code;
-  }
-  return Command(options.value(), out, err).Run();
+  const VerbOutput output("simulate", out, err);
+  return RunVerb(output, ParseOptions(arguments), SimulateHelp,
+                 [&](const Options& options) { return Command(options, output).Run(); });
 }
 
 }  // namespace twinstep

@@ -3,6 +3,10 @@
 //
 //   bazel run //tests/validate:validate_report -- [SECONDS]
 //
+// What else runs on the machine is kept off by real-time priority:
+//
+//   chrt -f 5 bazel-bin/tests/validate/validate_report
+//
 // SECONDS (default 10) is what profiling takes for each model; validations run 20 steps each.
 #include <unistd.h>
 

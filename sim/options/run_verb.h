@@ -1,0 +1,46 @@
+// What all verbs do alike: parse, help, messages under the verb's name, exit code.
+//
+//   ExitCode RunTrainCommand(const std::vector<std::string>& arguments, std::ostream& out,
+//                            std::ostream& err) {
+//     const VerbOutput output("train", out, err);
+//     return RunVerb(output, ParseTrainOptions(arguments), TrainHelp,
+//                    [&](const Options& options) { return Command(options, output).Run(); });
+//   }
+#pragma once
+
+#include <functional>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/options/options.h"
+#include "sim/result.h"
+
+namespace twinstep {
+
+// Where a verb writes: answers to `out`, messages to `err`, each a line after "twinstep VERB: ".
+class VerbOutput {
+ public:
+  VerbOutput(std::string verb, std::ostream& out, std::ostream& err)
+      : verb_(std::move(verb)), out_(out), err_(err) {}
+
+  std::ostream& out() const { return out_; }
+  void Say(const std::string& message) const;
+  void Warn(const std::string& warning) const;
+  void Warn(const std::vector<std::string>& warnings) const;
+  // Says the error and returns its code.
+  ExitCode Fail(const Error& error) const;
+
+ private:
+  const std::string verb_;
+  std::ostream& out_;
+  std::ostream& err_;
+};
+
+// Says what is wrong with the options, or writes `help` if --help is among them, or runs.
+ExitCode RunVerb(const VerbOutput& output, const Result<Options>& options,
+                 const std::function<std::string()>& help,
+                 const std::function<ExitCode(const Options&)>& run);
+
+}  // namespace twinstep
