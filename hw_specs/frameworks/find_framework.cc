@@ -26,6 +26,11 @@ Status Validate(const Framework& framework, const TextSource& source) {
     }
     if (kernels.traffic() > 1e3) errors.Add(field + ".traffic", "is more than 1000");
     if (kernels.launches() > 1e3) errors.Add(field + ".launches", "is more than 1000");
+    if (kernels.scratch() > 1e3) errors.Add(field + ".scratch", "is more than 1000");
+    if (kernels.kept_input() > 1) errors.Add(field + ".kept_input", "is more than 1");
+    for (const double bytes : kernels.output_bytes()) {
+      if (bytes > 1e3) errors.Add(field + ".output_bytes", "is more than 1000");
+    }
   }
   return errors.status();
 }

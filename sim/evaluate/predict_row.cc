@@ -132,7 +132,8 @@ Result<double> PeakGpuBytes(const TaskGraph& graph, const Replay& replay) {
 }
 
 Result<Quantities> PredictIteration(const PreparedRow& row) {
-  Result<TaskGraph> graph = Lower(row.model, row.cluster, row.plan, {.fold = true});
+  Result<TaskGraph> graph =
+      Lower(row.model, row.cluster, row.plan, {.fold = true, .framework = &row.framework});
   if (!graph.ok()) return graph.error();
   Result<GraphCosts> costs =
       ComputeFrameworkCosts(graph.value(), row.model, row.cluster, nullptr, &row.framework);

@@ -7,6 +7,7 @@
 
 #include "sim/lower/block_template.h"
 #include "sim/lower/chunk_layout.h"
+#include "sim/lower/framework_memory.h"
 #include "sim/lower/graph_writer.h"
 #include "sim/lower/local_shapes.h"
 #include "sim/lower/parameter_layout.h"
@@ -139,6 +140,7 @@ Result<TaskGraph> Lower(const Model& model, const Cluster& cluster, const Resolv
     LowerRank(context, channels, orders[static_cast<std::size_t>(at.pp)], &writer);
   }
   writer.Finish();
+  if (options.framework != nullptr) ApplyFrameworkMemory(*options.framework, &graph);
   return graph;
 }
 

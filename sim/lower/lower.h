@@ -6,6 +6,7 @@
 #pragma once
 
 #include "hw_specs/cluster.pb.h"
+#include "hw_specs/frameworks/framework.pb.h"
 #include "model_zoo/model.pb.h"
 #include "sim/graph/task_graph.h"
 #include "sim/plan/resolved_plan.h"
@@ -16,6 +17,8 @@ namespace twinstep {
 struct LowerOptions {
   // Emit one representative a symmetry class instead of every rank.
   bool fold = true;
+  // What else memory holds (framework_memory.h); null: nothing.
+  const Framework* framework = nullptr;
 };
 
 Result<TaskGraph> Lower(const Model& model, const Cluster& cluster, const ResolvedPlan& plan,

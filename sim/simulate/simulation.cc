@@ -65,8 +65,9 @@ Result<SimulatedIteration> RunIteration(const SimulateInput& input, const Resolv
   SimulatedIteration run;
   Tell(progress, "lowering the plan");
   if (const Status fits = CheckMachine(input, plan); !fits.ok()) return fits.error();
-  Result<TaskGraph> graph =
-      Lower(input.model, input.cluster, plan, {.fold = !SimulatesAllRanks(input)});
+  const Framework* framework = input.framework ? &*input.framework : nullptr;
+  Result<TaskGraph> graph = Lower(input.model, input.cluster, plan,
+                                  {.fold = !SimulatesAllRanks(input), .framework = framework});
   if (!graph.ok()) return graph.error();
   run.graph = std::move(graph).value();
   const std::string size = StrCat(Count(run.graph.TaskCount()), " tasks of ",
@@ -75,7 +76,6 @@ Result<SimulatedIteration> RunIteration(const SimulateInput& input, const Resolv
 
   Tell(progress, "costs of " + size);
   const Profile* profile = input.profile ? &*input.profile : nullptr;
-  const Framework* framework = input.framework ? &*input.framework : nullptr;
   Result<GraphCosts> costs =
       ComputeFrameworkCosts(run.graph, input.model, input.cluster, profile, framework);
   if (!costs.ok()) return costs.error();
