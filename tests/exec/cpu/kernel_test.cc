@@ -4,45 +4,14 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/exec/cpu/kernel_tester.h"
-
-namespace {
-std::atomic<std::int64_t> allocations{0};
-
-void* Allocate(std::size_t bytes, std::size_t alignment) {
-  ++allocations;
-  void* memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (memory == nullptr) std::abort();
-  return memory;
-}
-}  // namespace
-
-// Counts the allocations of this test's process.
-void* operator new(std::size_t bytes) { return Allocate(bytes, alignof(std::max_align_t)); }
-void* operator new[](std::size_t bytes) { return Allocate(bytes, alignof(std::max_align_t)); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return Allocate(bytes, static_cast<std::size_t>(alignment));
-}
-void* operator new[](std::size_t bytes, std::align_val_t alignment) {
-  return Allocate(bytes, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+#include "tests/exec/runtime/allocation_count.h"
 
 namespace twinstep {
 namespace {
@@ -329,9 +298,9 @@ TEST(KernelTest, AllocatesNothingAfterReserve) {
   for (const PreparedCase& one : prepared) shapes.push_back(one.shape());
   std::thread([&] {
     ReserveScratch(shapes);
-    const std::int64_t before = allocations;
+    const std::int64_t before = AllocationCount();
     for (const PreparedCase& one : prepared) one.Run();
-    EXPECT_EQ(allocations - before, 0);
+    EXPECT_EQ(AllocationCount() - before, 0);
   }).join();
 }
 
