@@ -21,6 +21,7 @@
 #include "sim/simulate/simulate_command.h"
 #include "sim/textproto/closest_name.h"
 #include "sim/version.h"
+#include "traces/compare_command.h"
 #include "validate/validate_command.h"
 
 namespace twinstep {
@@ -32,7 +33,7 @@ struct Verb {
   ExitCode (*run)(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err);
 };
 
-constexpr std::array<Verb, 9> kVerbs = {{
+constexpr std::array<Verb, 10> kVerbs = {{
     {"simulate", "time and memory of one training iteration", RunSimulateCommand},
     {"rank", "the best plan, and why not another", RunRankCommand},
     {"merge", "joins the parts of a search that several machines have made", RunMergeCommand},
@@ -40,6 +41,7 @@ constexpr std::array<Verb, 9> kVerbs = {{
     {"train", "trains a model by the same graph, on this machine", RunTrainCommand},
     {"profile", "measures what a plan's tasks cost on this machine", RunProfileCommand},
     {"validate", "the same graph simulated and run, compared task by task", RunValidateCommand},
+    {"compare", "two traces side by side: ours, PyTorch's profiles", RunCompareCommand},
     {"evaluate", "predicted against measured, over published runs", RunEvaluateCommand},
     {"list", "models, clusters, frameworks and suites that are known by name", RunListCommand},
 }};

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "sim/str_cat.h"
 #include "traces/same_graph.h"
+#include "traces/trace_title.h"
 
 namespace twinstep {
 namespace {
@@ -32,19 +34,6 @@ std::optional<double> Median(std::vector<double> values) {
   std::nth_element(values.begin(), middle, values.end());
   if (values.size() % 2 == 1) return *middle;
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
-
-std::string OriginTitle(const Trace& trace) {
-  switch (trace.origin()) {
-    case Trace::SIMULATED:
-      return "simulated";
-    case Trace::EXECUTED:
-      return "executed";
-    case Trace::IMPORTED:
-      return "imported";
-    default:
-      return "";
-  }
 }
 
 // The tasks of one enumerator while they are counted.
@@ -72,12 +61,7 @@ class Comparer {
 
  private:
   void Title() {
-    out_.a_title = OriginTitle(a_);
-    out_.b_title = OriginTitle(b_);
-    if (out_.a_title.empty() || out_.b_title.empty() || out_.a_title == out_.b_title) {
-      out_.a_title = "A";
-      out_.b_title = "B";
-    }
+    std::tie(out_.a_title, out_.b_title) = TitlesOf(a_, b_);
     out_.a_name = a_.name();
     out_.b_name = b_.name();
     out_.tasks = a_.task_size();

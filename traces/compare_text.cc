@@ -1,54 +1,19 @@
 #include "traces/compare_text.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
 #include <initializer_list>
-#include <utility>
 #include <vector>
 
 #include "sim/format.h"
 #include "sim/report/text_table.h"
 #include "sim/str_cat.h"
+#include "traces/time_cells.h"
 
 namespace twinstep {
 namespace {
 
-// A fraction with its sign: "+1.5 %", "-" where there is none.
-std::string Signed(std::optional<double> fraction) {
-  if (!fraction) return "-";
-  if (std::abs(*fraction) < 0.0005) return Percent(0);
-  return (*fraction > 0 ? "+" : "") + Percent(*fraction);
-}
-
-// Seconds of the iteration's size.
-class Cells {
- public:
-  explicit Cells(const TraceComparison& comparison)
-      : unit_(SecondsUnit(std::max(comparison.iteration.a_s, comparison.iteration.b_s))),
-        iteration_s_(comparison.iteration.b_s) {}
-
-  const char* unit() const { return unit_.name; }
-  std::string operator()(double seconds) const {
-    return seconds == 0 ? "-" : Fixed(seconds / unit_.size, 3);
-  }
-  std::string Difference(const TimePair& time) const {
-    const double value = time.Difference() / unit_.size;
-    if (std::abs(value) < 0.0005) return Fixed(0, 3);
-    return (value > 0 ? "+" : "") + Fixed(value, 3);
-  }
-  std::string ShareOfIteration(const TimePair& time) const {
-    if (iteration_s_ == 0) return "-";
-    return Signed(time.Difference() / iteration_s_);
-  }
-
- private:
-  TableUnit unit_;
-  double iteration_s_;
-};
-
 std::string Headline(const TraceComparison& x) {
-  const Cells time(x);
+  const TimeCells time(x.iteration);
   std::string text =
       StrCat(x.a_title, " (", x.a_name, ") against ", x.b_title, " (", x.b_name,
              "): ", CountOf(x.tasks, "task"), " of ",
@@ -56,12 +21,12 @@ std::string Headline(const TraceComparison& x) {
   text = Paragraph("Comparison  ", 12, text);
   TextTable table({"", x.a_title, x.b_title, "error"});
   table.AddRow({StrCat("iteration, ", time.unit()), time(x.iteration.a_s), time(x.iteration.b_s),
-                Signed(x.iteration.Error())});
+                SignedPercent(x.iteration.Error())});
   return text + "\n" + table.ToString();
 }
 
 std::string BreakdownText(const TraceComparison& x) {
-  const Cells time(x);
+  const TimeCells time(x.iteration);
   TextTable table({time.unit(), x.a_title, x.b_title, "difference", "of iteration"});
   const auto add = [&](const std::string& name, const TimePair& pair) {
     table.AddRow(
@@ -85,7 +50,7 @@ Picoseconds Sum(const Breakdown& breakdown, std::initializer_list<TimeClass> cla
 
 std::string RanksText(const TraceComparison& x, std::size_t most) {
   if (x.ranks.size() < 2) return "";
-  const Cells time(x);
+  const TimeCells time(x.iteration);
   const auto seconds = [](Picoseconds ps) {
     return static_cast<double>(ps) / kPicosecondsPerSecond;
   };
@@ -117,7 +82,7 @@ std::string EvidenceCell(const GroupComparison& group, Evidence evidence) {
 
 std::string GroupsText(const TraceComparison& x, const std::string& title, const std::string& what,
                        const std::vector<GroupComparison>& groups, std::size_t most) {
-  const Cells time(x);
+  const TimeCells time(x.iteration);
   TextTable table({what, "tasks", x.a_title, x.b_title, "error", "median task", "of iteration",
                    Name(Evidence::kExtrapolated), Name(Evidence::kModelled)});
   const std::size_t shown = std::min(most, groups.size());
@@ -126,7 +91,7 @@ std::string GroupsText(const TraceComparison& x, const std::string& title, const
     const GroupComparison& group = groups[i];
     const TimePair mean{group.busy.a_s / ranks, group.busy.b_s / ranks};
     table.AddRow({group.name, Count(group.tasks), time(mean.a_s), time(mean.b_s),
-                  Signed(mean.Error()), Signed(group.median_task_error),
+                  SignedPercent(mean.Error()), SignedPercent(group.median_task_error),
                   time.ShareOfIteration(mean), EvidenceCell(group, Evidence::kExtrapolated),
                   EvidenceCell(group, Evidence::kModelled)});
   }
@@ -150,7 +115,7 @@ std::string MemoryText(const TraceComparison& x) {
   for (const MemoryComparison& memory : x.memory) {
     const TimePair pair{static_cast<double>(memory.a_bytes), static_cast<double>(memory.b_bytes)};
     table.AddRow({Name(memory.pool), std::to_string(memory.global_rank), cell(memory.a_bytes),
-                  cell(memory.b_bytes), Signed(pair.Error())});
+                  cell(memory.b_bytes), SignedPercent(pair.Error())});
   }
   return "\nMost live bytes of each pool, of the rank where they differ most\n" + table.ToString();
 }
@@ -163,7 +128,7 @@ std::string LargestText(const TraceComparison& x) {
                    StrCat(x.b_title, " ", unit.name), "error"});
   for (const TaskComparison& task : x.largest) {
     table.AddRow({task.name, std::to_string(task.task), cell(task.time.a_s), cell(task.time.b_s),
-                  Signed(task.time.Error())});
+                  SignedPercent(task.time.Error())});
   }
   return "\nTasks whose durations differ most\n" + table.ToString();
 }
@@ -172,7 +137,7 @@ std::string VerdictText(const TraceComparison& x) {
   std::string text;
   for (const Verdict& verdict : x.verdicts) {
     text += StrCat(verdict.ok ? "within" : "OUT OF", " tolerance: ", verdict.what, " ",
-                   Signed(verdict.error), " (", Percent(verdict.tolerance), ")\n");
+                   SignedPercent(verdict.error), " (", Percent(verdict.tolerance), ")\n");
   }
   return text.empty() ? "" : "\n" + text;
 }
@@ -180,7 +145,7 @@ std::string VerdictText(const TraceComparison& x) {
 }  // namespace
 
 std::string ComparisonText(const TraceComparison& x, const ComparisonTextOptions& options) {
-  const std::string unit = Cells(x).unit();
+  const std::string unit = TimeCells(x.iteration).unit();
   const std::string busy = ", " + unit + ", mean of all ranks";
   constexpr std::size_t kAll = 1000;
   return Headline(x) + BreakdownText(x) + RanksText(x, options.ranks) +

@@ -8,24 +8,12 @@
 #include "sim/graph/ids.h"
 #include "sim/str_cat.h"
 #include "traces/check_trace.h"
+#include "traces/trace_title.h"
 
 namespace twinstep {
 namespace {
 
 constexpr int kNoEvent = -1;
-
-const char* OriginName(const Trace& trace) {
-  switch (trace.origin()) {
-    case Trace::SIMULATED:
-      return "simulated";
-    case Trace::EXECUTED:
-      return "executed";
-    case Trace::IMPORTED:
-      return "imported";
-    default:
-      return "";
-  }
-}
 
 // "trace A (simulated, tiny-llama)".
 std::string Title(const char* letter, const Trace& trace) {

@@ -1,0 +1,184 @@
+#include "traces/compare_command.h"
+
+#include <array>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "sim/options/options.h"
+#include "sim/options/positional.h"
+#include "sim/options/read_option.h"
+#include "sim/report/json_report.h"
+#include "sim/report/text_table.h"
+#include "sim/report/write_text.h"
+#include "sim/str_cat.h"
+#include "traces/activity_comparison.h"
+#include "traces/activity_json.h"
+#include "traces/activity_text.h"
+#include "traces/compare.h"
+#include "traces/compare_json.h"
+#include "traces/compare_text.h"
+#include "traces/open_trace.h"
+#include "traces/read_report.h"
+#include "traces/same_graph.h"
+
+namespace twinstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const std::vector<OptionGroup>& Groups() {
+  static const std::vector<OptionGroup> kGroups = {
+      {"What to compare",
+       {{"step-a", "N|all",
+         "of a profile with several steps, which: ProfilerStep's number, or all of the file "
+         "(default: the middle one by length)"},
+        {"step-b", "N|all", "the same for B"}}},
+      {"Verdict",
+       {{"tolerance", "X",
+         "how far A's iteration may be off, as a fraction of B's (0.1: ten per cent)"}}},
+      {"Output",
+       {{"json", "FILE|-", "the comparison as JSON; - : to standard output, in place of the text"},
+        {"help", nullptr, "this text"}}}};
+  return kGroups;
+}
+
+constexpr std::string_view kHelp = R"(twinstep compare: two traces of an iteration, side by side
+
+  twinstep compare A B [OPTION ...]
+
+A and B are traces: .pb or .json of `twinstep simulate --trace` and `train --trace`, or profiles of
+PyTorch (Kineto's Chrome JSON, .json or .json.gz). Several ranks: a folder, or names with commas
+between them. Errors are A / B - 1.
+
+Traces of one graph, simulated or executed, are compared task by task; any others by phase, kind
+and operator: what the ranks do, and how much of it hides behind computation.
+)";
+
+constexpr std::string_view kExamples = R"(
+Examples
+  Is the simulation like what PyTorch does?
+    twinstep simulate ... --trace simulated.pb
+    twinstep compare simulated.pb rank0.pt.trace.json.gz --tolerance 0.1
+  What did the new version change?
+    twinstep compare new.json.gz old.json.gz --step-a 12 --step-b 12 --json difference.json
+
+Exit status
+  0 done   1 out of tolerance   2 bad input   3 internal error
+)";
+
+Result<StepChoice> ReadStep(const Options& options, const char* name) {
+  StepChoice choice;
+  if (options.Get(name) == "all") {
+    choice.whole = true;
+    return choice;
+  }
+  const Status read =
+      ReadInteger(options, name, 0, [&choice](std::int64_t x) { choice.number = x; });
+  if (!read.ok()) return read.error();
+  return choice;
+}
+
+class Command {
+ public:
+  Command(const Options& options, std::ostream& out, std::ostream& err)
+      : options_(options), out_(out), err_(err) {}
+
+  ExitCode Run(const std::vector<std::string>& names) {
+    if (options_.Has("help")) {
+      out_ << kHelp << OptionsHelp(Groups()) << kExamples;
+      return ExitCode::kDone;
+    }
+    if (names.size() != 2) {
+      return Fail(Error{.message = StrCat("takes two traces, not ", names.size(),
+                                          " (twinstep compare A B; several ranks: a folder, or "
+                                          "names with commas between them)")});
+    }
+    std::optional<double> tolerance;
+    constexpr double kMost = 1e6;
+    const Status read = ReadReal(options_, "tolerance", 0, kMost, [&](double x) { tolerance = x; });
+    if (!read.ok()) return Fail(read.error());
+    std::array<OpenedTrace, 2> opened;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Result<StepChoice> step = ReadStep(options_, i == 0 ? "step-a" : "step-b");
+      if (!step.ok()) return Fail(step.error());
+      Result<OpenedTrace> trace = OpenTrace(names[i], {step.value()});
+      if (!trace.ok()) return Fail(trace.error());
+      opened[i] = std::move(trace).value();
+    }
+    return Compare(opened[0], opened[1], tolerance);
+  }
+
+ private:
+  ExitCode Fail(const Error& error) {
+    err_ << "twinstep compare: " << error.message << "\n";
+    return error.code;
+  }
+
+  ExitCode Compare(const OpenedTrace& a, const OpenedTrace& b, std::optional<double> tolerance) {
+    std::string text = ReadText("A", a.report) + ReadText("B", b.report);
+    Json json;
+    bool ok = true;
+    std::string why_not_by_task;
+    if (HasGraph(a.trace) && HasGraph(b.trace)) {
+      CompareOptions options;
+      options.tolerances.iteration = tolerance;
+      const Result<TraceComparison> by_task = CompareTraces(a.trace, b.trace, options);
+      if (by_task.ok()) {
+        text += "\n" + ComparisonText(by_task.value());
+        json = ToJson(by_task.value());
+        json["by"] = "task";
+        ok = by_task.value().ok();
+      } else {
+        why_not_by_task = by_task.error().message;
+      }
+    }
+    if (json.is_null()) {
+      const ActivityComparison comparison = CompareActivities(a.trace, b.trace, tolerance);
+      if (!why_not_by_task.empty()) {
+        text += Paragraph("", 12, StrCat("not task by task: ", why_not_by_task));
+        json["not_by_task"] = why_not_by_task;
+      }
+      text += "\n" + ActivityText(comparison);
+      json.update(ToJson(comparison));
+      json["by"] = "kind";
+      ok = comparison.ok();
+    }
+    json["a"]["read"] = ToJson(a.report);
+    json["b"]["read"] = ToJson(b.report);
+    const auto path = options_.Get("json");
+    if (path != "-") out_ << text;
+    if (path == "-") {
+      out_ << JsonText(json);
+    } else if (path) {
+      if (const Status written = WriteTextFile(*path, JsonText(json)); !written.ok()) {
+        return Fail(written.error());
+      }
+    }
+    return ok ? ExitCode::kDone : ExitCode::kNo;
+  }
+
+  // Whether its task ids are those of a task graph.
+  static bool HasGraph(const Trace& trace) {
+    return trace.origin() == Trace::SIMULATED || trace.origin() == Trace::EXECUTED;
+  }
+
+  const Options& options_;
+  std::ostream& out_;
+  std::ostream& err_;
+};
+
+}  // namespace
+
+ExitCode RunCompareCommand(const std::vector<std::string>& arguments, std::ostream& out,
+                           std::ostream& err) {
+  const SplitArguments split = SplitPositional(Groups(), arguments);
+  const Result<Options> options = ParseOptions(Groups(), "compare", split.options);
+  if (!options.ok()) {
+    err << "twinstep compare: " << options.error().message << "\n";
+    return options.error().code;
+  }
+  return Command(options.value(), out, err).Run(split.positional);
+}
+
+}  // namespace twinstep

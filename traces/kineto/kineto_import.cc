@@ -1,0 +1,300 @@
+#include "traces/kineto/kineto_import.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "sim/graph/ids.h"
+#include "sim/str_cat.h"
+#include "traces/imported_names.h"
+#include "traces/kineto/kineto_phase.h"
+#include "traces/operator_class.h"
+
+namespace twinstep {
+namespace {
+
+constexpr std::int64_t kPicosecondsPerNanosecond = 1000;
+// About three months, in nanoseconds: times in picoseconds fit in 64 bits.
+constexpr std::int64_t kLongestTrace_ns = INT64_MAX / kPicosecondsPerNanosecond / 4;
+
+template <typename Enum>
+void AddNames(int count, google::protobuf::RepeatedPtrField<std::string>* names) {
+  for (int i = 0; i < count; ++i) names->Add(Name(static_cast<Enum>(i)));
+}
+
+// The index of a name in one of a trace's tables.
+class Table {
+ public:
+  explicit Table(google::protobuf::RepeatedPtrField<std::string>* names) : names_(names) {
+    for (int i = 0; i < names->size(); ++i) index_[names->Get(i)] = static_cast<std::uint32_t>(i);
+  }
+  std::uint32_t operator()(const std::string& name) {
+    const auto [at, is_new] = index_.try_emplace(name, static_cast<std::uint32_t>(names_->size()));
+    if (is_new) names_->Add(std::string(name));
+    return at->second;
+  }
+
+ private:
+  google::protobuf::RepeatedPtrField<std::string>* names_;
+  std::unordered_map<std::string, std::uint32_t> index_;
+};
+
+struct Row {
+  std::uint32_t rank = 0, lane = 0, kind = 0, phase = 0, op = 0;
+  std::int64_t start_ns = 0, end_ns = 0, bytes = 0;
+};
+
+std::string KindName(OperatorClass operator_class, std::string_view collective) {
+  if (collective == "send") return Name(TaskKind::kSend);
+  if (collective == "recv") return Name(TaskKind::kRecv);
+  if (IsCommunication(operator_class)) return Name(TaskKind::kCollective);
+  switch (operator_class) {
+    case OperatorClass::kH2D:
+      return Name(TaskKind::kH2D);
+    case OperatorClass::kD2H:
+      return Name(TaskKind::kD2H);
+    case OperatorClass::kPeerCopy:
+      return kPeerCopyKind;
+    default:
+      return Name(TaskKind::kCompute);
+  }
+}
+
+// Outermost spans of each thread, by start.
+std::vector<HostSpan> Outermost(std::vector<HostSpan> spans) {
+  std::sort(spans.begin(), spans.end(), [](const HostSpan& a, const HostSpan& b) {
+    if (a.thread != b.thread) return a.thread < b.thread;
+    if (a.start_ns != b.start_ns) return a.start_ns < b.start_ns;
+    return a.end_ns > b.end_ns;
+  });
+  std::vector<HostSpan> outermost;
+  for (const HostSpan& span : spans) {
+    if (!outermost.empty() && outermost.back().thread == span.thread &&
+        span.start_ns < outermost.back().end_ns) {
+      continue;
+    }
+    outermost.push_back(span);
+  }
+  return outermost;
+}
+
+bool IsProcessGroupName(std::string_view name) {
+  for (const char* prefix : {"gloo:", "nccl:", "mpi:", "ucc:", "c10d::"}) {
+    if (name.starts_with(prefix)) return true;
+  }
+  return false;
+}
+
+class Importer {
+ public:
+  Importer(std::span<const KinetoTrace> files, const StepChoice& choice)
+      : files_(files),
+        choice_(choice),
+        lane_(trace_.mutable_lanes()),
+        kind_(trace_.mutable_kinds()),
+        operator_(trace_.mutable_operators()) {
+    trace_.set_origin(Trace::IMPORTED);
+    AddNames<TaskKind>(kTaskKindCount, trace_.mutable_kinds());
+    kind_ = Table(trace_.mutable_kinds());
+    AddNames<Phase>(kPhaseCount, trace_.mutable_phases());
+  }
+
+  Result<Trace> Run() {
+    for (const KinetoTrace& file : files_) {
+      Result<KinetoWindow> window = ChooseWindow(file, choice_);
+      if (!window.ok()) return window.error();
+      if (!choice_.whole && !choice_.number) {
+        choice_.number = window.value().step;
+        choice_.whole = !choice_.number.has_value();
+      }
+      if (window.value().end_ns - window.value().start_ns > kLongestTrace_ns) {
+        return Error{.message = StrCat(file.path, ": spans more than a month")};
+      }
+      windows_.push_back(std::move(window).value());
+    }
+    AlignClocks();
+    NumberRanks();
+    for (std::size_t i = 0; i < files_.size(); ++i) AddFile(i);
+    return Finish();
+  }
+
+ private:
+  // The begin of each file's iteration on the clock of all.
+  void AlignClocks() {
+    zero_ns_.resize(files_.size());
+    std::vector<std::int64_t> starts;
+    std::int64_t latest_start = 0, earliest_end = INT64_MAX, first_start = INT64_MAX, last_end = 0;
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      // The reader keeps both below half of what 64 bits hold.
+      starts.push_back(files_[i].base_ns + windows_[i].start_ns);
+      const std::int64_t end = files_[i].base_ns + windows_[i].end_ns;
+      latest_start = std::max(latest_start, starts.back());
+      earliest_end = std::min(earliest_end, end);
+      first_start = std::min(first_start, starts.back());
+      last_end = std::max(last_end, end);
+    }
+    const bool one_clock = earliest_end - latest_start > (last_end - first_start) / 2;
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      const std::int64_t late = one_clock ? starts[i] - first_start : 0;
+      zero_ns_[i] = windows_[i].start_ns - late;
+      iteration_ns_ = std::max(iteration_ns_, windows_[i].end_ns - zero_ns_[i]);
+    }
+  }
+
+  // A rank a device; its number is the file's own where that is unmistakable.
+  void NumberRanks() {
+    std::set<std::int64_t> numbers;
+    bool by_file = true;
+    for (const KinetoTrace& file : files_) {
+      std::set<std::int64_t> devices;
+      for (const KinetoStream& stream : file.streams) devices.insert(stream.device);
+      by_file = by_file && devices.size() <= 1 && file.rank && *file.rank >= 0 &&
+                *file.rank < UINT32_MAX && numbers.insert(*file.rank).second;
+      devices_.push_back(std::move(devices));
+    }
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      first_rank_.push_back(static_cast<std::uint32_t>(trace_.ranks_size()));
+      for (std::size_t k = 0; k < std::max<std::size_t>(1, devices_[i].size()); ++k) {
+        Trace::Rank* rank = trace_.add_ranks();
+        rank->set_global_rank(by_file ? static_cast<std::uint32_t>(*files_[i].rank)
+                                      : static_cast<std::uint32_t>(trace_.ranks_size() - 1));
+        rank->set_class_size(1);
+      }
+    }
+  }
+
+  std::uint32_t RankOf(std::size_t file, std::int64_t device) const {
+    const std::set<std::int64_t>& devices = devices_[file];
+    return first_rank_[file] +
+           static_cast<std::uint32_t>(std::distance(devices.begin(), devices.find(device)));
+  }
+
+  void AddFile(std::size_t i) {
+    const KinetoTrace& file = files_[i];
+    const std::vector<Phase> phases = PhasesOfDeviceEvents(file);
+    // What a name means is found out once for each.
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::uint32_t, std::uint32_t>>
+        known;
+    for (const std::uint32_t index : windows_[i].device) {
+      const DeviceEvent& event = file.device[index];
+      const auto [at, is_new] = known.try_emplace({event.name, event.collective});
+      if (is_new) {
+        const std::string name = OperatorName(file, event);
+        const std::string_view collective =
+            event.collective == kNoIndex ? std::string_view() : file.names[event.collective];
+        at->second = {operator_(name), kind_(KindName(ClassOfOperator(name), collective))};
+      }
+      const KinetoStream& stream = file.streams[event.stream];
+      Add({.rank = RankOf(i, stream.device),
+           .lane = lane_("stream " + stream.name),
+           .kind = at->second.second,
+           .phase = static_cast<std::uint32_t>(phases[index]),
+           .op = at->second.first,
+           .start_ns = event.start_ns,
+           .end_ns = event.end_ns,
+           .bytes = event.bytes},
+          i);
+    }
+    const bool on_host = file.device.empty();
+    if (on_host) AddHost(i);
+    const bool only_unknown = on_host && file.host_ops.empty();
+    AddSpans(i, only_unknown ? Outermost(file.unknown) : file.unknown,
+             only_unknown ? Name(TaskKind::kHost) : kUnknownKind);
+  }
+
+  void AddHost(std::size_t i) {
+    const KinetoTrace& file = files_[i];
+    std::vector<HostSpan> groups;
+    for (const HostSpan& span : file.annotations) {
+      if (IsProcessGroupName(file.names[span.name])) groups.push_back(span);
+    }
+    AddSpans(i, groups, Name(TaskKind::kCollective));
+    AddSpans(i, Outermost(file.host_ops), Name(TaskKind::kHost));
+  }
+
+  void AddSpans(std::size_t i, const std::vector<HostSpan>& spans, const std::string& kind) {
+    const KinetoTrace& file = files_[i];
+    for (const HostSpan& span : spans) {
+      if (span.end_ns < windows_[i].start_ns || span.start_ns > windows_[i].end_ns) continue;
+      Add({.rank = first_rank_[i],
+           .lane = lane_("thread " + file.threads[span.thread]),
+           .kind = kind_(kind),
+           .phase = static_cast<std::uint32_t>(Phase::kForward),
+           .op = operator_(file.names[span.name]),
+           .start_ns = span.start_ns,
+           .end_ns = span.end_ns},
+          i);
+    }
+  }
+
+  // On the clock of all, cut at the ends of the iteration.
+  void Add(Row row, std::size_t file) {
+    const std::int64_t end_ns = windows_[file].end_ns;
+    row.start_ns = std::clamp(row.start_ns, windows_[file].start_ns, end_ns) - zero_ns_[file];
+    row.end_ns = std::clamp(row.end_ns, windows_[file].start_ns, end_ns) - zero_ns_[file];
+    rows_.push_back(row);
+  }
+
+  Result<Trace> Finish() {
+    std::stable_sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) {
+      return a.rank != b.rank ? a.rank < b.rank : a.start_ns < b.start_ns;
+    });
+    std::uint32_t task = 0;
+    for (const Row& row : rows_) {
+      trace_.add_task(task++);
+      trace_.add_rank(row.rank);
+      trace_.add_lane(row.lane);
+      trace_.add_kind(row.kind);
+      trace_.add_phase(row.phase);
+      trace_.add_op(row.op);
+      trace_.add_ready_ps(row.start_ns * kPicosecondsPerNanosecond);
+      trace_.add_start_ps(row.start_ns * kPicosecondsPerNanosecond);
+      trace_.add_end_ps(row.end_ns * kPicosecondsPerNanosecond);
+      trace_.add_micro_batch(kNoTag);
+      trace_.add_stage(kNoTag);
+      trace_.add_block(kNoTag);
+      trace_.add_chunk(kNoTag);
+      trace_.add_bytes(row.bytes);
+    }
+    trace_.set_iteration_ps(iteration_ns_ * kPicosecondsPerNanosecond);
+    std::string name = std::filesystem::path(files_[0].path).filename().string();
+    if (files_.size() > 1) name += StrCat(" and ", files_.size() - 1, " more");
+    if (windows_[0].step) name += StrCat(", step ", *windows_[0].step);
+    trace_.set_name(name);
+    return std::move(trace_);
+  }
+
+  std::span<const KinetoTrace> files_;
+  StepChoice choice_;
+  Trace trace_;
+  Table lane_, kind_, operator_;
+  std::vector<KinetoWindow> windows_;            // By file.
+  std::vector<std::int64_t> zero_ns_;            // By file: the time on its clock that is 0.
+  std::vector<std::set<std::int64_t>> devices_;  // By file.
+  std::vector<std::uint32_t> first_rank_;        // By file.
+  std::int64_t iteration_ns_ = 0;
+  std::vector<Row> rows_;
+};
+
+}  // namespace
+
+std::string OperatorName(const KinetoTrace& trace, const DeviceEvent& event) {
+  const std::string& name = trace.names[event.name];
+  if (event.collective == kNoIndex) return name;
+  // NCCL's generic kernels say only beside their name what they do.
+  if (ClassOfOperator(name) != OperatorClass::kOtherCollective) return name;
+  return StrCat(name, " (nccl ", trace.names[event.collective], ")");
+}
+
+Result<Trace> ImportKineto(std::span<const KinetoTrace> files, const StepChoice& choice) {
+  return Importer(files, choice).Run();
+}
+
+}  // namespace twinstep

@@ -1,0 +1,107 @@
+#include "traces/kineto/kineto_window.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/str_cat.h"
+
+namespace twinstep {
+namespace {
+
+// Steps of one number are one (PyTorch marks them on the host, some versions twice).
+std::vector<StepMark> DistinctSteps(const KinetoTrace& trace) {
+  std::vector<StepMark> steps;
+  for (const StepMark& step : trace.steps) {
+    const auto same = std::find_if(steps.begin(), steps.end(), [&step](const StepMark& other) {
+      return other.number == step.number;
+    });
+    if (same == steps.end()) {
+      steps.push_back(step);
+    } else {
+      same->start_ns = std::min(same->start_ns, step.start_ns);
+      same->end_ns = std::max(same->end_ns, step.end_ns);
+    }
+  }
+  return steps;
+}
+
+void Include(const HostSpan& span, KinetoWindow* window) {
+  window->start_ns = std::min(window->start_ns, span.start_ns);
+  window->end_ns = std::max(window->end_ns, span.end_ns);
+}
+
+KinetoWindow Whole(const KinetoTrace& trace) {
+  KinetoWindow window{INT64_MAX, 0, {}, {}};
+  for (std::uint32_t i = 0; i < trace.device.size(); ++i) window.device.push_back(i);
+  for (const DeviceEvent& event : trace.device) {
+    Include({event.start_ns, event.end_ns, 0, 0}, &window);
+  }
+  for (const HostCall& call : trace.calls) Include(call.span, &window);
+  for (const HostSpan& op : trace.host_ops) Include(op, &window);
+  if (trace.device.empty()) {
+    for (const HostSpan& span : trace.annotations) Include(span, &window);
+  }
+  if (window.end_ns == 0 && window.start_ns == INT64_MAX) {
+    for (const HostSpan& span : trace.unknown) Include(span, &window);
+  }
+  return window;
+}
+
+}  // namespace
+
+Result<KinetoWindow> ChooseWindow(const KinetoTrace& trace, const StepChoice& choice) {
+  KinetoWindow whole = Whole(trace);
+  std::sort(whole.device.begin(), whole.device.end(), [&trace](std::uint32_t a, std::uint32_t b) {
+    const DeviceEvent &x = trace.device[a], &y = trace.device[b];
+    return x.start_ns != y.start_ns ? x.start_ns < y.start_ns : a < b;
+  });
+  if (choice.whole) return whole;
+
+  const std::vector<StepMark> steps = DistinctSteps(trace);
+  std::vector<KinetoWindow> windows(steps.size());
+  for (std::size_t i = 0; i < steps.size(); ++i) windows[i].step = steps[i].number;
+  for (const std::uint32_t event : whole.device) {
+    const DeviceEvent& device = trace.device[event];
+    const std::int64_t when =
+        device.call == kNoIndex ? device.start_ns : trace.calls[device.call].span.start_ns;
+    // The last step that had begun. What runs between two marks belongs to the one before.
+    for (std::size_t i = steps.size(); i-- > 0;) {
+      if (steps[i].start_ns > when) continue;
+      windows[i].device.push_back(event);
+      break;
+    }
+  }
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    if (windows[i].device.empty()) {
+      windows[i].start_ns = steps[i].start_ns;
+      windows[i].end_ns = steps[i].end_ns;
+      continue;
+    }
+    windows[i].start_ns = trace.device[windows[i].device.front()].start_ns;
+    for (const std::uint32_t event : windows[i].device) {
+      windows[i].end_ns = std::max(windows[i].end_ns, trace.device[event].end_ns);
+    }
+    if (i + 1 < windows.size() && !windows[i + 1].device.empty()) {
+      windows[i].end_ns =
+          std::max(windows[i].start_ns, trace.device[windows[i + 1].device.front()].start_ns);
+    }
+  }
+  if (choice.number) {
+    std::string known;
+    for (KinetoWindow& window : windows) {
+      if (window.step == choice.number) return std::move(window);
+      known += StrCat(known.empty() ? "" : ", ", *window.step);
+    }
+    return Error{.message = StrCat(trace.path, ": has no step ", *choice.number,
+                                   " (steps: ", known.empty() ? "none" : known, ")")};
+  }
+  std::erase_if(windows, [](const KinetoWindow& window) { return window.device.empty(); });
+  if (windows.size() < 2) return whole;
+  std::stable_sort(windows.begin(), windows.end(),
+                   [](const KinetoWindow& a, const KinetoWindow& b) {
+                     return a.end_ns - a.start_ns < b.end_ns - b.start_ns;
+                   });
+  return std::move(windows[(windows.size() - 1) / 2]);
+}
+
+}  // namespace twinstep

@@ -1,0 +1,35 @@
+// Which part of a profile is the iteration.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/result.h"
+#include "traces/kineto/kineto_trace.h"
+
+namespace twinstep {
+
+// Which step of a profile to take, by ProfilerStep's number.
+struct StepChoice {
+  bool whole = false;  // Everything that the file holds.
+  // Nothing, and not whole: of two steps or more with work on the device the middle one by length
+  // (the shorter of two), else everything.
+  std::optional<std::int64_t> number;
+};
+
+struct KinetoWindow {
+  std::int64_t start_ns = 0, end_ns = 0;
+  std::optional<std::int64_t> step;  // None: the whole file.
+  // Into KinetoTrace::device, by start. Events may reach over the window's ends.
+  std::vector<std::uint32_t> device;
+};
+
+// The whole file reaches from the first call or operator on the host, or event on the device, to
+// the last. A step has the events that it launched, and reaches from the first of them to the first
+// of the next step's (of the last step: to its own last). An Error (kBadInput) names the steps
+// there are.
+Result<KinetoWindow> ChooseWindow(const KinetoTrace& trace, const StepChoice& choice);
+
+}  // namespace twinstep

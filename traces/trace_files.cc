@@ -1,0 +1,88 @@
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "sim/str_cat.h"
+#include "traces/open_trace.h"
+
+namespace twinstep {
+namespace {
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+// Numbers in names count as numbers.
+bool NaturallyBefore(std::string_view a, std::string_view b) {
+  std::size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (IsDigit(a[i]) && IsDigit(b[j])) {
+      const auto number = [](std::string_view text, std::size_t* at) {
+        while (*at < text.size() && text[*at] == '0') ++*at;
+        const std::size_t begin = *at;
+        while (*at < text.size() && IsDigit(text[*at])) ++*at;
+        return text.substr(begin, *at - begin);
+      };
+      const std::string_view x = number(a, &i), y = number(b, &j);
+      if (x.size() != y.size()) return x.size() < y.size();
+      if (x != y) return x < y;
+    } else {
+      if (a[i] != b[j]) return a[i] < b[j];
+      ++i;
+      ++j;
+    }
+  }
+  return a.size() - i < b.size() - j;
+}
+
+bool IsTraceFile(const std::string& name) {
+  for (const char* suffix : {".json", ".json.gz", ".et", ".pb"}) {
+    if (name.ends_with(suffix)) return true;
+  }
+  return false;
+}
+
+Result<std::vector<std::string>> FilesOfFolder(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    if (at->is_regular_file() && IsTraceFile(at->path().filename().string())) {
+      files.push_back(at->path().string());
+    }
+  }
+  if (error) return Error{.message = StrCat(folder, ": cannot read: ", error.message())};
+  if (files.empty()) {
+    return Error{.message =
+                     StrCat(folder, ": no trace in this folder (.json, .json.gz, .et, .pb)")};
+  }
+  return files;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> FilesOfTrace(const std::string& name) {
+  std::vector<std::string> files;
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find(',', begin), name.size());
+    const std::string part = name.substr(begin, end - begin);
+    begin = end + 1;
+    if (part.empty()) return Error{.message = StrCat("'", name, "': a name of a trace is empty")};
+    std::error_code error;
+    if (!std::filesystem::is_directory(part, error)) {
+      files.push_back(part);
+      continue;
+    }
+    Result<std::vector<std::string>> inside = FilesOfFolder(part);
+    if (!inside.ok()) return inside.error();
+    files.insert(files.end(), inside.value().begin(), inside.value().end());
+  }
+  std::stable_sort(files.begin(), files.end(), [](const std::string& a, const std::string& b) {
+    return NaturallyBefore(a, b);
+  });
+  return files;
+}
+
+}  // namespace twinstep
