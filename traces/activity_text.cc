@@ -80,15 +80,21 @@ std::string ClassesText(const ActivityComparison& x) {
   }
   const TimeCells time({longest_s, longest_s});
   const TimeCells iteration(x.iteration);
-  TextTable table({"kind", "tasks", "busy", "error", "exposed", "overlapped", "of iteration"});
+  TextTable all({"kind", "tasks", "busy", "error", "of iteration"});
+  TextTable moving({"kind", "busy", "exposed", "overlapped"});
   for (const ActivityClassComparison& entry : x.classes) {
-    table.AddRow({Name(entry.operator_class),
-                  StrCat(Count(entry.a_tasks), " | ", Count(entry.b_tasks)), Both(time, entry.busy),
-                  SignedPercent(entry.busy.Error()), Both(time, entry.exposed),
-                  Both(time, entry.Overlapped()), iteration.ShareOfIteration(entry.busy)});
+    all.AddRow({Name(entry.operator_class),
+                StrCat(Count(entry.a_tasks), " | ", Count(entry.b_tasks)), Both(time, entry.busy),
+                SignedPercent(entry.busy.Error()), iteration.ShareOfIteration(entry.busy)});
+    if (!IsCommunication(entry.operator_class) && !IsTransfer(entry.operator_class)) continue;
+    moving.AddRow({Name(entry.operator_class), Both(time, entry.busy), Both(time, entry.exposed),
+                   Both(time, entry.Overlapped())});
   }
-  return StrCat("\nBy kind, ", time.unit(), ", mean of ranks: ", x.a_title, " | ", x.b_title,
-                "; overlapped: computation beside it\n", table.ToString());
+  std::string text = StrCat("\nBy kind, ", time.unit(), ", mean of ranks: ", x.a_title, " | ",
+                            x.b_title, "\n", all.ToString());
+  if (moving.empty()) return text;
+  return StrCat(text, "\nWhat of it hides behind computation, ", time.unit(), "\n",
+                moving.ToString());
 }
 
 std::string PhasesText(const ActivityComparison& x) {

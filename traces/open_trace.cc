@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "sim/str_cat.h"
+#include "traces/imported_names.h"
 #include "traces/kineto/kineto_import.h"
 #include "traces/kineto/kineto_reader.h"
 #include "traces/operator_class.h"
@@ -81,7 +82,9 @@ void AddUnclassified(const Trace& trace, ReadReport* report) {
   std::int64_t events = 0;
   std::string example;
   for (int i = 0; i < trace.task_size(); ++i) {
-    if (!other[trace.op(i)]) continue;
+    if (!other[trace.op(i)] || trace.kinds(static_cast<int>(trace.kind(i))) == kUnknownKind) {
+      continue;
+    }
     if (events++ == 0) example = trace.operators(static_cast<int>(trace.op(i)));
   }
   if (events == 0) return;
