@@ -8,6 +8,7 @@
 #include "sim/options/options.h"
 #include "sim/options/positional.h"
 #include "sim/options/read_option.h"
+#include "sim/options/run_verb.h"
 #include "sim/report/json_report.h"
 #include "sim/report/text_table.h"
 #include "sim/report/write_text.h"
@@ -79,42 +80,35 @@ Result<StepChoice> ReadStep(const Options& options, const char* name) {
   return choice;
 }
 
+std::string Help() { return StrCat(kHelp, OptionsHelp(Groups()), kExamples); }
+
 class Command {
  public:
-  Command(const Options& options, std::ostream& out, std::ostream& err)
-      : options_(options), out_(out), err_(err) {}
+  Command(const Options& options, const VerbOutput& output) : options_(options), output_(output) {}
 
   ExitCode Run(const std::vector<std::string>& names) {
-    if (options_.Has("help")) {
-      out_ << kHelp << OptionsHelp(Groups()) << kExamples;
-      return ExitCode::kDone;
-    }
     if (names.size() != 2) {
-      return Fail(Error{.message = StrCat("takes two traces, not ", names.size(),
-                                          " (twinstep compare A B; several ranks: a folder, or "
-                                          "names with commas between them)")});
+      return output_.Fail(
+          Error{.message = StrCat("takes two traces, not ", names.size(),
+                                  " (twinstep compare A B; several ranks: a folder, or "
+                                  "names with commas between them)")});
     }
     std::optional<double> tolerance;
     constexpr double kMost = 1e6;
     const Status read = ReadReal(options_, "tolerance", 0, kMost, [&](double x) { tolerance = x; });
-    if (!read.ok()) return Fail(read.error());
+    if (!read.ok()) return output_.Fail(read.error());
     std::array<OpenedTrace, 2> opened;
     for (std::size_t i = 0; i < 2; ++i) {
       const Result<StepChoice> step = ReadStep(options_, i == 0 ? "step-a" : "step-b");
-      if (!step.ok()) return Fail(step.error());
+      if (!step.ok()) return output_.Fail(step.error());
       Result<OpenedTrace> trace = OpenTrace(names[i], {step.value()});
-      if (!trace.ok()) return Fail(trace.error());
+      if (!trace.ok()) return output_.Fail(trace.error());
       opened[i] = std::move(trace).value();
     }
     return Compare(opened[0], opened[1], tolerance);
   }
 
  private:
-  ExitCode Fail(const Error& error) {
-    err_ << "twinstep compare: " << error.message << "\n";
-    return error.code;
-  }
-
   ExitCode Compare(const OpenedTrace& a, const OpenedTrace& b, std::optional<double> tolerance) {
     std::string text = ReadText("A", a.report) + ReadText("B", b.report);
     Json json;
@@ -147,12 +141,12 @@ class Command {
     json["a"]["read"] = ToJson(a.report);
     json["b"]["read"] = ToJson(b.report);
     const auto path = options_.Get("json");
-    if (path != "-") out_ << text;
+    if (path != "-") output_.out() << text;
     if (path == "-") {
-      out_ << JsonText(json);
+      output_.out() << JsonText(json);
     } else if (path) {
       if (const Status written = WriteTextFile(*path, JsonText(json)); !written.ok()) {
-        return Fail(written.error());
+        return output_.Fail(written.error());
       }
     }
     return ok ? ExitCode::kDone : ExitCode::kNo;
@@ -164,21 +158,18 @@ class Command {
   }
 
   const Options& options_;
-  std::ostream& out_;
-  std::ostream& err_;
+  const VerbOutput& output_;
 };
 
 }  // namespace
 
 ExitCode RunCompareCommand(const std::vector<std::string>& arguments, std::ostream& out,
                            std::ostream& err) {
+  const VerbOutput output("compare", out, err);
   const SplitArguments split = SplitPositional(Groups(), arguments);
-  const Result<Options> options = ParseOptions(Groups(), "compare", split.options);
-  if (!options.ok()) {
-    err << "twinstep compare: " << options.error().message << "\n";
-    return options.error().code;
-  }
-  return Command(options.value(), out, err).Run(split.positional);
+  return RunVerb(
+      output, ParseOptions(Groups(), "compare", split.options), Help,
+      [&](const Options& options) { return Command(options, output).Run(split.positional); });
 }
 
 }  // namespace twinstep

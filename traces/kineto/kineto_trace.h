@@ -70,7 +70,7 @@ struct KinetoTrace {
   std::string path;
   std::optional<std::int64_t> rank, world_size;
   std::vector<std::string> device_names;  // "NVIDIA H200", by index.
-  std::int64_t base_ns = 0;  // Added to a time it is nanoseconds since 1970.
+  std::int64_t base_ns = 0;               // Added to a time it is nanoseconds since 1970.
   std::vector<std::string> names, threads;
   std::vector<KinetoStream> streams;
 
