@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "sim/cost/framework_costs.h"
 #include "sim/engine/cost_table.h"
 #include "sim/engine/topology.h"
 #include "sim/estimate/kuaishou_memory.h"
@@ -238,7 +239,7 @@ void AddCopies(const Cluster& cluster, const GraphCosts& costs, KuaishouPrimitiv
 }  // namespace
 
 Result<PlanParts> MeasureParts(const Model& model, const Cluster& cluster, const Profile* profile,
-                               const ResolvedPlan& plan) {
+                               const Framework* framework, const ResolvedPlan& plan) {
   Model few = model;
   few.set_layers(kLayersOfRank * plan.p);
   ResolvedPlan small = plan;
@@ -251,7 +252,7 @@ Result<PlanParts> MeasureParts(const Model& model, const Cluster& cluster, const
   const Result<TaskGraph> lowered = Lower(few, cluster, small);
   if (!lowered.ok()) return lowered.error();
   const TaskGraph& graph = lowered.value();
-  const Result<GraphCosts> costs = ComputeCosts(graph, few, cluster, profile);
+  const Result<GraphCosts> costs = ComputeFrameworkCosts(graph, few, cluster, profile, framework);
   if (!costs.ok()) return costs.error();
   const Result<Topology> topology = BuildTopology(graph, costs.value());
   if (!topology.ok()) return topology.error();

@@ -3,7 +3,7 @@
 // three micro-batches. It is lowered and priced like the plan itself, so a part here costs what it
 // costs in the plan's own graph.
 //
-//   const PlanParts parts = MeasureParts(model, cluster, profile, plan).value();
+//   const PlanParts parts = MeasureParts(model, cluster, profile, framework, plan).value();
 //   const KuaishouTime time = EstimateTime(model, plan, parts.primitives).value();
 //
 // Passes are *chains*: the longest path of edges and lane order from one point of a rank's compute
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "hw_specs/cluster.pb.h"
+#include "hw_specs/frameworks/framework.pb.h"
 #include "hw_specs/profile.pb.h"
 #include "model_zoo/model.pb.h"
 #include "sim/cost/graph_costs.h"
@@ -61,8 +62,9 @@ struct PlanParts {
   std::int64_t other_bytes = 0;
 };
 
-// The same for every v, l, m, B and offload ratio. Error as Lower and ComputeCosts.
+// The same for every v, l, m, B and offload ratio. Profile and framework may be null. Error as
+// Lower and ComputeFrameworkCosts.
 Result<PlanParts> MeasureParts(const Model& model, const Cluster& cluster, const Profile* profile,
-                               const ResolvedPlan& plan);
+                               const Framework* framework, const ResolvedPlan& plan);
 
 }  // namespace twinstep

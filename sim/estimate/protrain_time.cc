@@ -124,4 +124,72 @@ Result<ProTrainTime> EstimateTime(const ProTrainPlan& plan, const ProTrainRates&
   return time;
 }
 
+Result<ProTrainTimes> ProTrainTimes::Of(const ProTrainPlan& plan, const ProTrainRates& rates) {
+  ProTrainPlan any = plan;
+  for (const std::size_t persistent : {std::size_t{0}, plan.chunks.size()}) {
+    any.persistent_chunks = static_cast<std::int64_t>(persistent);
+    if (const Status input = Check(any, rates); !input.ok()) return input.error();
+  }
+  const ChunkTimes of(rates);
+  ProTrainTimes times;
+  times.cpu_optimizer_overlaps_ = plan.cpu_optimizer_overlaps;
+  const std::size_t count = times.count_ = plan.chunks.size();
+  const auto add = [](Sums* sums, double seconds) {
+    sums->push_back((sums->empty() ? 0 : sums->back()) + seconds);
+  };
+  for (Sums* sums : {&times.computes_, &times.fetches_, &times.keeps_, &times.reduces_offloads_,
+                     &times.fetches_again_, &times.gpu_adam_, &times.cpu_adam_}) {
+    sums->reserve(count + 2);
+    sums->push_back(0);
+  }
+  // Slots as in EstimateTime.
+  for (std::size_t i = 0; i <= count; ++i) {
+    const bool computes = i < count;
+    const ProTrainChunk none;
+    const ProTrainChunk& chunk = computes ? plan.chunks[i] : none;
+    const ProTrainChunk& before = i > 0 ? plan.chunks[i - 1] : none;
+    const double fetch =
+        computes ? of.Gather(chunk) + of.Upload(chunk, chunk.forward_beside_swap) : 0;
+    add(&times.computes_, before.forward_s);
+    add(&times.fetches_, std::max(before.forward_s, fetch));
+
+    const double backward = chunk.backward_s + chunk.recompute_s;
+    double reduce = 0, offload = 0;
+    if (i + 1 < count) {
+      reduce = of.Reduce(plan.chunks[i + 1]);
+      offload = of.Offload(plan.chunks[i + 1]);
+    }
+    const double again =
+        i > 0 ? of.Gather(before) + of.Upload(before, before.backward_beside_swap) : 0;
+    add(&times.keeps_, std::max(backward, reduce));
+    add(&times.reduces_offloads_, std::max(backward, reduce + offload));
+    add(&times.fetches_again_, std::max({backward, reduce + offload, again}));
+    if (!computes) continue;
+    add(&times.gpu_adam_, of.GpuAdam(chunk));
+    add(&times.cpu_adam_, of.CpuAdam(chunk));
+  }
+  return times;
+}
+
+double ProTrainTimes::total_s(std::int64_t persistent, std::int64_t buffers) const {
+  const auto n = static_cast<std::size_t>(persistent);
+  const std::size_t kept = std::min(count_, static_cast<std::size_t>(buffers));
+  const std::size_t slots = count_ + 1;
+  const auto sum = [](const Sums& sums, std::size_t begin, std::size_t end) {
+    return end > begin ? sums[end] - sums[begin] : 0;
+  };
+  const double forward = sum(computes_, 0, n) + sum(fetches_, n, slots);
+  // Of the chunk before a slot's: fetched from slot n + 1 on, up to the last that was given up.
+  // Of the chunk behind it: offloaded from slot n - 1 on.
+  const std::size_t offloads = n > 0 ? n - 1 : 0;
+  const std::size_t first = std::min(n + 1, slots);
+  const std::size_t last = std::max(first, count_ - kept + 1);
+  const double backward = sum(keeps_, 0, offloads) + sum(reduces_offloads_, offloads, first) +
+                          sum(fetches_again_, first, last) + sum(reduces_offloads_, last, slots);
+  const double gpu_adam = gpu_adam_[n];
+  const double cpu_adam = sum(cpu_adam_, n, count_);
+  if (!cpu_optimizer_overlaps_) return forward + backward + gpu_adam + cpu_adam;
+  return forward + std::max(backward + gpu_adam, cpu_adam);
+}
+
 }  // namespace twinstep

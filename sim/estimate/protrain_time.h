@@ -85,4 +85,27 @@ struct ProTrainTime {
 // n_persist, more than there are chunks.
 Result<ProTrainTime> EstimateTime(const ProTrainPlan& plan, const ProTrainRates& rates);
 
+// T_iter of many plans of the same chunks, each in constant time: eqs 3 and 5 are differences of
+// running sums. For a search.
+//
+//   const ProTrainTimes times = ProTrainTimes::Of(plan, rates).value();  // Whatever its counts.
+//   times.total_s(n_persist, n_buffer);  // EstimateTime(...).total_s() but for rounding.
+class ProTrainTimes {
+ public:
+  // Error: as EstimateTime, for plans with and without persistent chunks.
+  static Result<ProTrainTimes> Of(const ProTrainPlan& plan, const ProTrainRates& rates);
+
+  // 0 <= persistent <= chunks, buffers >= 0.
+  double total_s(std::int64_t persistent, std::int64_t buffers) const;
+
+ private:
+  using Sums = std::vector<double>;  // [i]: of the slots or chunks before i.
+
+  bool cpu_optimizer_overlaps_ = true;
+  std::size_t count_ = 0;
+  Sums computes_, fetches_;                        // Slots of the forward, by what they wait for.
+  Sums keeps_, reduces_offloads_, fetches_again_;  // Slots of the backward.
+  Sums gpu_adam_, cpu_adam_;                       // Chunks.
+};
+
 }  // namespace twinstep

@@ -57,6 +57,11 @@ void Progress::StepTo(std::size_t step, const std::string& what) {
   what_ = what;
 }
 
+void Progress::Tell(const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  what_ = what;
+}
+
 void Progress::Finish() {
   if (!watcher_.joinable()) return;
   {

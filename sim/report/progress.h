@@ -30,6 +30,8 @@ class Progress {
   void Step(const std::string& what);
   // For work whose steps are not all alike: so many of them are done.
   void StepTo(std::size_t step, const std::string& what);
+  // What the step at hand does now.
+  void Tell(const std::string& what);
   void Finish();
 
  private:

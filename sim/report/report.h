@@ -75,7 +75,8 @@ struct CriticalReport {
 };
 
 struct HostReport {
-  std::int64_t peak_bytes = 0;  // Of the fullest node.
+  std::int64_t peak_bytes = 0;    // Of the fullest node.
+  std::int64_t pinned_bytes = 0;  // What of it is pinned.
   std::int64_t node = 0;
   std::int64_t ranks = 0;  // Of that node.
 };

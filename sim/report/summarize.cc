@@ -130,7 +130,9 @@ HostReport SumHostMemory(const TaskGraph& graph,
   for (std::size_t rank = 0; rank < graph.rank_class.size(); ++rank) {
     HostReport& node = nodes[placement.NodeOf(static_cast<std::int64_t>(rank))];
     node.node = placement.NodeOf(static_cast<std::int64_t>(rank));
-    node.peak_bytes += HostBytesOf(arena_bytes[graph.rank_class[rank]]);
+    const auto& pools = arena_bytes[graph.rank_class[rank]];
+    node.peak_bytes += HostBytesOf(pools);
+    node.pinned_bytes += pools[static_cast<std::size_t>(Pool::kPinnedHost)];
     ++node.ranks;
   }
   HostReport fullest;

@@ -5,20 +5,19 @@
 #include <numeric>
 #include <utility>
 
-#include "sim/cost/graph_costs.h"
+#include "sim/cost/framework_costs.h"
 #include "sim/estimate/alone_times.h"
 #include "sim/estimate/protrain_memory.h"
 #include "sim/estimate/protrain_primitives.h"
 #include "sim/estimate/protrain_time.h"
 #include "sim/format.h"
+#include "sim/lower/chunk_layout.h"
 #include "sim/lower/local_shapes.h"
 #include "sim/lower/lower.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
 namespace {
-
-constexpr std::int64_t kLeastBuffers = 3;  // One computes, one arrives, one leaves.
 
 std::vector<std::int64_t> UpTo(std::int64_t most) {
   std::vector<std::int64_t> values(static_cast<std::size_t>(most) + 1);
@@ -60,6 +59,12 @@ struct LaneSeconds {
   }
 };
 
+// A plan lowered and priced.
+struct Sample {
+  TaskGraph graph;
+  GraphCosts costs;
+};
+
 class Finder {
  public:
   Finder(const SimulateInput& input, const ChunkAxes& axes, std::int64_t gpus)
@@ -99,16 +104,14 @@ class Finder {
 
   Status OfBatch(std::int64_t batch) {
     const Plan sizes = Sizes(batch);
-    // One chunk of either kind, so that both are measured.
-    const Result<ResolvedPlan> kept = Resolve(sizes, 1, 0, 0);
+    const Result<ResolvedPlan> kept = Resolve(sizes, 0, 0, 0);
     if (!kept.ok()) return kept.error();
-    const Result<ResolvedPlan> rebuilt = Resolve(sizes, 1, 0, layers_);
+    const Result<ResolvedPlan> rebuilt = Resolve(sizes, 0, 0, layers_);
     if (!rebuilt.ok()) return rebuilt.error();
     if (Status status = Measure(kept.value(), rebuilt.value()); !status.ok()) return status;
     for (const std::int64_t swapped :
          axes_.swapped.empty() ? PowersUpTo(MostSwapped()) : axes_.swapped) {
-      for (const std::int64_t checkpointed :
-           axes_.checkpointed.empty() ? UpTo(layers_) : axes_.checkpointed) {
+      for (const std::int64_t checkpointed : CheckpointedBeside(swapped)) {
         if (swapped + checkpointed > layers_) continue;
         if (Status status = OfBlocks(sizes, swapped, checkpointed); !status.ok()) return status;
       }
@@ -116,44 +119,95 @@ class Finder {
     return Unit{};
   }
 
-  Status Measure(const ResolvedPlan& kept, const ResolvedPlan& rebuilt) {
-    const Profile* profile = input_.profile ? &*input_.profile : nullptr;
-    const Result<TaskGraph> graph = Lower(input_.model, input_.cluster, kept);
-    if (!graph.ok()) return graph.error();
-    const Result<GraphCosts> costs =
-        ComputeCosts(graph.value(), input_.model, input_.cluster, profile);
-    if (!costs.ok()) return costs.error();
-    Result<ProTrainPrimitives> primitives = MeasureChunks(graph.value(), costs.value(), kept);
-    if (!primitives.ok()) return primitives.error();
-    primitives_ = std::move(primitives).value();
-    out_.chunks = static_cast<std::int64_t>(primitives_.plan.chunks.size());
-    lanes_.emplace(graph.value(), costs.value());
+  std::vector<std::int64_t> CheckpointedBeside(std::int64_t swapped) const {
+    const std::vector<std::int64_t>& asked = axes_.checkpointed;
+    if (!axes_.least_memory) return asked.empty() ? UpTo(layers_) : asked;
+    const std::int64_t most = std::max<std::int64_t>(layers_ - swapped, 0);
+    if (asked.empty()) return {most};
+    const auto over = std::upper_bound(asked.begin(), asked.end(), most);
+    return {over == asked.begin() ? asked.front() : *(over - 1)};
+  }
 
-    const Result<TaskGraph> all = Lower(input_.model, input_.cluster, rebuilt);
-    if (!all.ok()) return all.error();
-    const Result<GraphCosts> all_costs =
-        ComputeCosts(all.value(), input_.model, input_.cluster, profile);
-    if (!all_costs.ok()) return all_costs.error();
-    block_recompute_s_ =
-        LaneSeconds(all.value(), all_costs.value()).recompute / static_cast<double>(layers_);
-    const Result<ProTrainPrimitives> with = MeasureChunks(all.value(), all_costs.value(), rebuilt);
-    if (!with.ok()) return with.error();
-    all_recompute_s_.clear();
-    for (const ProTrainChunk& chunk : with.value().plan.chunks) {
-      all_recompute_s_.push_back(chunk.recompute_s);
+  Result<Sample> Price(const ResolvedPlan& plan) const {
+    const Profile* profile = input_.profile ? &*input_.profile : nullptr;
+    const Framework* framework = input_.framework ? &*input_.framework : nullptr;
+    Result<TaskGraph> graph = Lower(input_.model, input_.cluster, plan);
+    if (!graph.ok()) return graph.error();
+    Result<GraphCosts> costs =
+        ComputeFrameworkCosts(graph.value(), input_.model, input_.cluster, profile, framework);
+    if (!costs.ok()) return costs.error();
+    return Sample{std::move(graph).value(), std::move(costs).value()};
+  }
+
+  // On examples in which every chunk streams, but one in which the first persists.
+  Status Measure(ResolvedPlan kept, ResolvedPlan rebuilt) {
+    constexpr std::int64_t kBuffersForAny = 4;
+    kept.chunks.buffers = rebuilt.chunks.buffers = kBuffersForAny;
+    const LocalShapes shapes = MakeLocalShapes(input_.model, kept);
+    needs_tied_buffer_ = input_.model.tied_embeddings() && GradientsInPlace(kept, shapes);
+    const Result<Sample> streaming = Price(kept);
+    if (!streaming.ok()) return streaming.error();
+    const auto& [graph, costs] = streaming.value();
+    Result<ProTrainPrimitives> measured = MeasureChunks(graph, costs, kept);
+    if (!measured.ok()) return measured.error();
+    primitives_ = std::move(measured).value();
+    out_.chunks = static_cast<std::int64_t>(primitives_.plan.chunks.size());
+    lanes_.emplace(graph, costs);
+
+    ResolvedPlan first_persists = kept;
+    first_persists.chunks.persistent = 1;
+    const Result<Sample> persistent = Price(first_persists);
+    if (!persistent.ok()) return persistent.error();
+    const Result<ProTrainPrimitives> with_persistent =
+        MeasureChunks(persistent.value().graph, persistent.value().costs, first_persists);
+    if (!with_persistent.ok()) return with_persistent.error();
+    primitives_.rates.gpu_adam_params_per_s = with_persistent.value().rates.gpu_adam_params_per_s;
+    if (Status status = MeasureMemory(kept, shapes, graph, persistent.value().graph);
+        !status.ok()) {
+      return status;
     }
 
+    const Result<Sample> all = Price(rebuilt);
+    if (!all.ok()) return all.error();
+    block_recompute_s_ =
+        LaneSeconds(all.value().graph, all.value().costs).recompute / static_cast<double>(layers_);
+    const Result<ProTrainPrimitives> with_recompute =
+        MeasureChunks(all.value().graph, all.value().costs, rebuilt);
+    if (!with_recompute.ok()) return with_recompute.error();
+    all_recompute_s_.clear();
+    for (const ProTrainChunk& chunk : with_recompute.value().plan.chunks) {
+      all_recompute_s_.push_back(chunk.recompute_s);
+    }
+    times_.assign(static_cast<std::size_t>(layers_) + 1, std::nullopt);
+    return Unit{};
+  }
+
+  Status MeasureMemory(const ResolvedPlan& kept, const LocalShapes& shapes,
+                       const TaskGraph& streaming, const TaskGraph& first_persists) {
     ResolvedPlan plain = kept;
     plain.chunks = ChunkPlan{};
     plain.blocks.clear();
     plain.dp_overlap = false;
     const Result<TaskGraph> plain_graph = Lower(input_.model, input_.cluster, plain);
     if (!plain_graph.ok()) return plain_graph.error();
-    const LocalShapes shapes = MakeLocalShapes(input_.model, kept);
     memory_ = MeasureActivations(
         plain_graph.value(), kept, layers_,
         static_cast<double>(shapes.shard_tokens * shapes.hidden * DtypeBytes(shapes.dtype)));
-    AddModelStates(graph.value(), primitives_.plan, &memory_);
+    // A persistent chunk takes what the first one adds: its gradients too.
+    ProTrainMemoryInput with_one = memory_;
+    ProTrainPlan chunks = primitives_.plan;
+    AddModelStates(streaming, chunks, &memory_);
+    chunks.persistent_chunks = 1;
+    AddModelStates(first_persists, chunks, &with_one);
+    memory_.persistent_chunk_bytes =
+        with_one.forward_bytes + with_one.persistent_chunk_bytes - memory_.forward_bytes;
+
+    std::int64_t host_bytes = 0;
+    for (const Buffer& buffer : streaming.buffers) {
+      const bool on_host = buffer.pool != Pool::kGpu;
+      if (buffer.rank == 0 && on_host && buffer.persistent) host_bytes += buffer.bytes;
+    }
+    host_chunk_bytes_ = host_bytes / out_.chunks;
     return Unit{};
   }
 
@@ -185,60 +239,123 @@ class Finder {
     memory.persistent_chunks = memory.buffers = 0;
     const Result<ProTrainMemory> without_states = EstimatePeakMemory(memory);
     if (!without_states.ok()) return without_states.error();
-    const double left =
-        static_cast<double>(input_.gpu_memory_capacity_bytes) * (1 - kPlacementReserve) -
-        without_states.value().peak_bytes();
-    for (const std::int64_t persistent :
-         axes_.persistent.empty() ? UpTo(out_.chunks) : axes_.persistent) {
-      if (persistent > out_.chunks) continue;
+    std::optional<ProTrainTimes>& times = times_[static_cast<std::size_t>(checkpointed)];
+    if (!times) {
+      Result<ProTrainTimes> of = TimesOf(checkpointed);
+      if (!of.ok()) return of.error();
+      times = std::move(of).value();
+    }
+    const Blocks blocks{.checkpointed = checkpointed,
+                        .activation_bytes = without_states.value().peak_bytes(),
+                        .host_bytes = static_cast<double>(swapped) * memory_.swap_saving_bytes,
+                        .times = &*times};
+    for (const std::int64_t persistent : Persistent(blocks)) {
       ResolvedPlan plan = base.value();
       plan.chunks.persistent = persistent;
-      out_.estimates.push_back(
-          Estimate(left - memory_.persistent_chunk_bytes * static_cast<double>(persistent),
-                   checkpointed, &plan));
+      out_.estimates.push_back(Estimate(blocks, &plan));
       out_.space.plans.push_back(std::move(plan));
     }
     return Unit{};
   }
 
-  // `left`: bytes for buffers.
-  PlanEstimate Estimate(double left, std::int64_t checkpointed, ResolvedPlan* plan) const {
-    PlanEstimate estimate;
-    const std::int64_t streaming = out_.chunks - plan->chunks.persistent;
-    const std::int64_t least = std::min(kLeastBuffers, streaming);
-    const double fitting = std::floor(left / memory_.buffer_bytes);
-    if (left < 0 || fitting < static_cast<double>(least)) {
-      const double lacking = static_cast<double>(least) * memory_.buffer_bytes - left;
-      estimate.infeasible =
-          Error{.code = ExitCode::kNo,
-                .message = StrCat(plan->chunks.persistent, " persistent chunks and ", least,
-                                  " buffers take ", Bytes(lacking),
-                                  " more than there is beside activations (equation 11)"),
-                .rule = "gpu-memory",
-                .rank = 0,
-                .pool = "gpu",
-                .excess_bytes = static_cast<std::int64_t>(std::min(lacking, 0x1p62))};
-      return estimate;
-    }
-    plan->chunks.buffers =
-        streaming == 0
-            ? kLeastBuffers
-            : static_cast<std::int64_t>(std::min(fitting, static_cast<double>(streaming)));
+  // What plans with the same choices of blocks share.
+  struct Blocks {
+    std::int64_t checkpointed = 0;
+    double activation_bytes = 0;  // With all that is not model states.
+    double host_bytes = 0;        // Of a rank's swapped blocks.
+    const ProTrainTimes* times = nullptr;
+  };
+
+  Result<ProTrainTimes> TimesOf(std::int64_t checkpointed) const {
     ProTrainPlan chunks = primitives_.plan;
-    chunks.persistent_chunks = plan->chunks.persistent;
-    chunks.buffers = plan->chunks.buffers;
     const double share = static_cast<double>(checkpointed) / static_cast<double>(layers_);
     for (std::size_t i = 0; i < chunks.chunks.size(); ++i) {
       chunks.chunks[i].recompute_s = share * all_recompute_s_[i];
     }
-    const Result<ProTrainTime> time = EstimateTime(chunks, primitives_.rates);
-    if (!time.ok()) {
-      estimate.infeasible = time.error();
+    return ProTrainTimes::Of(chunks, primitives_.rates);
+  }
+
+  // How many chunks persist. For least memory: the fewest that the host admits, which take least of
+  // the GPU; where that is too many for the GPU, also the most that it admits.
+  std::vector<std::int64_t> Persistent(const Blocks& blocks) const {
+    std::vector<std::int64_t> all = axes_.persistent.empty() ? UpTo(out_.chunks) : axes_.persistent;
+    std::erase_if(all, [this](std::int64_t count) { return count > out_.chunks; });
+    if (!axes_.least_memory || all.empty()) return all;
+    const auto on_host = std::find_if(all.begin(), all.end(), [&](std::int64_t persistent) {
+      return HostBytesLacking(blocks, persistent) <= 0;
+    });
+    const std::int64_t fewest = on_host == all.end() ? all.back() : *on_host;
+    if (GpuBytesLeft(blocks, fewest) >= 0) return {fewest};
+    const auto on_gpu = std::find_if(all.rbegin(), all.rend(), [&](std::int64_t persistent) {
+      return GpuBytesLeft(blocks, persistent) >= 0;
+    });
+    if (on_gpu == all.rend()) return {fewest};
+    return {*on_gpu, fewest};
+  }
+
+  // One computes, one arrives, one leaves; in a fourth a tied embedding's gradient waits, where the
+  // embedding streams and gradients take the parameters' place.
+  std::int64_t LeastBuffers(std::int64_t persistent) const {
+    const std::int64_t least = 3 + (needs_tied_buffer_ && persistent == 0 ? 1 : 0);
+    return std::min(least, out_.chunks - persistent);
+  }
+
+  // Beside activations, persistent chunks and as few buffers as can be.
+  double GpuBytesLeft(const Blocks& blocks, std::int64_t persistent) const {
+    return static_cast<double>(input_.gpu_memory_capacity_bytes) - blocks.activation_bytes -
+           memory_.persistent_chunk_bytes * static_cast<double>(persistent) -
+           memory_.buffer_bytes * static_cast<double>(LeastBuffers(persistent));
+  }
+
+  // Of the fullest node: its ranks' chunks and swapped blocks against the budget.
+  double HostBytesLacking(const Blocks& blocks, std::int64_t persistent) const {
+    const std::int64_t ranks = std::min<std::int64_t>(gpus_, input_.cluster.node().gpus());
+    const double streaming = static_cast<double>(out_.chunks - persistent);
+    return static_cast<double>(ranks) *
+               (static_cast<double>(host_chunk_bytes_) * streaming + blocks.host_bytes) -
+           static_cast<double>(input_.host_memory_budget_bytes);
+  }
+
+  PlanEstimate Estimate(const Blocks& blocks, ResolvedPlan* plan) const {
+    PlanEstimate estimate;
+    const std::int64_t persistent = plan->chunks.persistent;
+    const std::int64_t streaming = out_.chunks - persistent;
+    const std::int64_t least = LeastBuffers(persistent);
+    const double left = GpuBytesLeft(blocks, persistent);
+    if (left < 0) {
+      estimate.infeasible =
+          Lacks("gpu", -left,
+                StrCat(persistent, " persistent chunks and ", least,
+                       " buffers take more GPU memory than there is beside activations (equation "
+                       "11), by "));
       return estimate;
     }
-    estimate.expected_s = time.value().total_s();
-    estimate.bound_ps = Bound(*plan, checkpointed, streaming);
+    if (const double lacking = HostBytesLacking(blocks, persistent); lacking > 0) {
+      estimate.infeasible =
+          Lacks("host", lacking,
+                StrCat(streaming,
+                       " streaming chunks and the swapped blocks take more host memory "
+                       "than a node has, by "));
+      return estimate;
+    }
+    // Buffers leave room for what the placement may waste; the least of them try without.
+    const double reserve =
+        kPlacementReserve * static_cast<double>(input_.gpu_memory_capacity_bytes);
+    const double more = std::max(0.0, std::floor((left - reserve) / memory_.buffer_bytes));
+    plan->chunks.buffers =
+        least + static_cast<std::int64_t>(std::min(more, static_cast<double>(streaming - least)));
+    estimate.expected_s = blocks.times->total_s(persistent, plan->chunks.buffers);
+    estimate.bound_ps = Bound(*plan, blocks.checkpointed, streaming);
     return estimate;
+  }
+
+  static Error Lacks(const char* pool, double bytes, std::string what) {
+    return Error{.code = ExitCode::kNo,
+                 .message = std::move(what) + Bytes(bytes),
+                 .rule = StrCat(pool, "-memory"),
+                 .rank = 0,
+                 .pool = pool,
+                 .excess_bytes = static_cast<std::int64_t>(std::min(bytes, 0x1p62))};
   }
 
   // Each lane runs one task at a time.
@@ -263,6 +380,9 @@ class Finder {
   std::vector<double> all_recompute_s_;  // By chunk, every block checkpointed.
   double block_recompute_s_ = 0;
   ProTrainMemoryInput memory_;
+  std::int64_t host_chunk_bytes_ = 0;  // Of a rank.
+  bool needs_tied_buffer_ = false;
+  std::vector<std::optional<ProTrainTimes>> times_;  // By checkpointed blocks.
   ChunkSpace out_;
 };
 

@@ -1,13 +1,13 @@
 // Every plan of the chunk space (ProTrain, papers.md 2.2) with its closed form and bound: how many
 // chunks persist, how many blocks are swapped and how many checkpointed; as many buffers as the
-// paper's memory model (equations 8-11) says that fit. One stage, data parallelism, one
-// micro-batch.
+// paper's memory model (equations 8-11) says that fit, host memory for what does not persist. One
+// stage, data parallelism, one micro-batch.
 //
 //   const ChunkSpace chunks = FindChunkSpace(input, axes, /*gpus=*/4).value();
 //   search.Run(chunks.space.plans, chunks.estimates, nullptr);
 //
 // Chunks, operators and rates are measured once on a plan that keeps every block and on one that
-// checkpoints every block; what differs between plans is arithmetic.
+// checkpoints every block; what differs between plans is arithmetic on running sums.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,9 @@ namespace twinstep {
 // forward can hide.
 struct ChunkAxes {
   std::vector<std::int64_t> persistent, swapped, checkpointed, global_batch;
+  // Of each number of swapped blocks only the plan that needs least memory, which fits if any does:
+  // every other block checkpointed, the least buffers, as few persistent chunks as the host admits.
+  bool least_memory = false;
 };
 
 struct ChunkSpace {

@@ -72,7 +72,9 @@ Result<std::vector<PlanEstimate>> PlanEstimator::Estimate(std::vector<ResolvedPl
   const auto measure = [&](std::size_t i) -> Status {
     Family& family = *added[i];
     const Profile* profile = input_.profile ? &*input_.profile : nullptr;
-    Result<PlanParts> parts = MeasureParts(input_.model, input_.cluster, profile, family.example);
+    const Framework* framework = input_.framework ? &*input_.framework : nullptr;
+    Result<PlanParts> parts =
+        MeasureParts(input_.model, input_.cluster, profile, framework, family.example);
     if (!parts.ok()) return parts.error();
     const Result<double> layer_bytes = LayerActivationBytes(input_.model, family.example);
     if (!layer_bytes.ok()) return layer_bytes.error();

@@ -1,5 +1,6 @@
 #include "sim/search/plan_replay.h"
 
+#include "sim/cost/framework_costs.h"
 #include "sim/cost/fuse_costs.h"
 #include "sim/engine/engine.h"
 #include "sim/graph/arena.h"
@@ -18,7 +19,9 @@ Result<PlanTime> TimePlan(const SimulateInput& input, const ResolvedPlan& plan) 
   const Result<TaskGraph> graph = Lower(input.model, input.cluster, plan);
   if (!graph.ok()) return answer(graph.error());
   const Profile* profile = input.profile ? &*input.profile : nullptr;
-  const Result<GraphCosts> costs = ComputeCosts(graph.value(), input.model, input.cluster, profile);
+  const Framework* framework = input.framework ? &*input.framework : nullptr;
+  const Result<GraphCosts> costs =
+      ComputeFrameworkCosts(graph.value(), input.model, input.cluster, profile, framework);
   if (!costs.ok()) return answer(costs.error());
   const FusedGraph fused = Fuse(graph.value());
   const Result<GraphCosts> fused_costs = FuseCosts(fused, costs.value());
@@ -32,7 +35,7 @@ Result<PlanMemory> PlacePlan(const SimulateInput& input, const ResolvedPlan& pla
   const Result<TaskGraph> lowered = Lower(input.model, input.cluster, plan);
   if (!lowered.ok()) {
     if (lowered.error().code != ExitCode::kNo) return lowered.error();
-    return PlanMemory{.peak_gpu_bytes = 0, .peak_host_bytes = 0, .infeasible = lowered.error()};
+    return PlanMemory{.infeasible = lowered.error()};
   }
   const TaskGraph& graph = lowered.value();
   const ArenaPeaks peaks = FindArenaPeaks(graph);
@@ -51,6 +54,7 @@ Result<PlanMemory> PlacePlan(const SimulateInput& input, const ResolvedPlan& pla
   report.results->host = SumHostMemory(graph, peaks.host_bytes, plan, input.cluster.node().gpus());
   return PlanMemory{.peak_gpu_bytes = peaks.gpu_bytes,
                     .peak_host_bytes = report.results->host.peak_bytes,
+                    .peak_pinned_bytes = report.results->host.pinned_bytes,
                     .infeasible = CheckMemoryLimits(report)};
 }
 

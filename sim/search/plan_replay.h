@@ -20,9 +20,10 @@ struct PlanTime {
 };
 
 struct PlanMemory {
-  std::int64_t peak_gpu_bytes = 0;   // Of the fullest rank.
-  std::int64_t peak_host_bytes = 0;  // Of the fullest node.
-  std::optional<Error> infeasible;   // It exceeds a limit of `input`.
+  std::int64_t peak_gpu_bytes = 0;     // Of the fullest rank.
+  std::int64_t peak_host_bytes = 0;    // Of the fullest node,
+  std::int64_t peak_pinned_bytes = 0;  // and what of it is pinned.
+  std::optional<Error> infeasible;     // It exceeds a limit of `input`.
 };
 
 // Errors: kBadInput, a constant that the cluster lacks.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iomanip>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -11,7 +12,8 @@
 #include "sim/options/run_verb.h"
 #include "sim/report/echo_text.h"
 #include "sim/report/progress.h"
-#include "sim/search/chunk_space.h"
+#include "sim/search/candidates.h"
+#include "sim/search/maximize.h"
 #include "sim/search/plan_search.h"
 #include "sim/search/rank_json.h"
 #include "sim/search/rank_options.h"
@@ -28,6 +30,7 @@ std::string Fingerprint(const RankProblem& problem) {
                      problem.input.cluster.SerializeAsString() +
                      problem.input.plan.SerializeAsString();
   if (problem.input.profile) text += problem.input.profile->SerializeAsString();
+  if (problem.input.framework) text += problem.input.framework->SerializeAsString();
   const uLong sum =
       crc32(0, reinterpret_cast<const Bytef*>(text.data()), static_cast<uInt>(text.size()));
   std::ostringstream hex;
@@ -52,6 +55,7 @@ Ranking EchoOf(const RankProblem& problem) {
   report.model = input.model.name() + ": " + Describe(input.model);
   report.cluster = input.cluster.name() + ": " + Describe(input.cluster);
   if (input.profile) report.cluster += ", profile " + input.profile->name();
+  if (input.framework) report.cluster += ", framework " + input.framework->name();
   report.memory = MemoryText(input);
   report.space = problem.space;
   report.fingerprint = Fingerprint(problem);
@@ -64,48 +68,6 @@ Ranking EchoOf(const RankProblem& problem) {
   return report;
 }
 
-// Plans and what is known of them.
-struct Candidates {
-  PlanSpace space;
-  std::vector<PlanEstimate> estimates;
-};
-
-// Of both spaces, where both are searched; of them the shard's: every N-th, so that parts are
-// alike.
-Result<Candidates> FindCandidates(const RankProblem& problem, std::int64_t gpus) {
-  Candidates all;
-  if (problem.pipelines) {
-    Result<PlanSpace> space = EnumeratePlans(problem.input, problem.axes, gpus);
-    if (!space.ok()) return space.error();
-    all.space = std::move(space).value();
-    PlanEstimator estimator(problem.input, problem.threads);
-    Result<std::vector<PlanEstimate>> estimates = estimator.Estimate(&all.space.plans);
-    if (!estimates.ok()) return estimates.error();
-    all.estimates = std::move(estimates).value();
-  }
-  if (problem.chunks) {
-    Result<ChunkSpace> chunks = FindChunkSpace(problem.input, problem.chunk_axes, gpus);
-    if (!chunks.ok()) return chunks.error();
-    for (ResolvedPlan& plan : chunks.value().space.plans) {
-      all.space.plans.push_back(std::move(plan));
-    }
-    for (PlanEstimate& estimate : chunks.value().estimates) {
-      all.estimates.push_back(std::move(estimate));
-    }
-    for (const auto& [rule, excluded] : chunks.value().space.invalid) {
-      all.space.invalid[rule].Add(excluded.example, excluded.example_bytes, excluded.plans);
-    }
-  }
-  Candidates part;
-  part.space.invalid = std::move(all.space.invalid);
-  for (std::size_t i = static_cast<std::size_t>(problem.shard - 1); i < all.space.plans.size();
-       i += static_cast<std::size_t>(problem.shards)) {
-    part.space.plans.push_back(std::move(all.space.plans[i]));
-    part.estimates.push_back(std::move(all.estimates[i]));
-  }
-  return part;
-}
-
 Result<Ranking> Rank(const RankProblem& problem, bool all_rows) {
   Ranking report = EchoOf(problem);
   // Numbers of GPUs differ in how much there is to do; a step is a thousandth of each.
@@ -113,24 +75,40 @@ Result<Ranking> Rank(const RankProblem& problem, bool all_rows) {
   Progress progress(kSteps * problem.gpus.size());
   const double time_limit_s = problem.time_limit_s / static_cast<double>(problem.gpus.size());
   for (const std::int64_t gpus : problem.gpus) {
-    Result<Candidates> candidates = FindCandidates(problem, gpus);
+    RankProblem at = problem;
+    std::optional<Maximum> maximum;
+    if (problem.maximize != Maximize::kNothing) {
+      Result<Maximum> found = FindMaximum(problem, gpus, &progress);
+      if (!found.ok()) return found.error();
+      maximum = std::move(found).value();
+      if (maximum->value == 0) {
+        report.points.push_back({.gpus = gpus, .maximum = std::move(maximum)});
+        continue;
+      }
+      at = AtMaximum(problem, maximum->value, gpus);
+    }
+    PlanEstimator estimator(at.input, problem.threads);
+    Result<Candidates> candidates = FindCandidates(at, gpus, &estimator);
     if (!candidates.ok()) return candidates.error();
-    PlanSearch search(problem.input, {.gap = problem.gap,
-                                      .keep = problem.keep,
-                                      .threads = problem.threads,
-                                      .time_limit_s = time_limit_s,
-                                      .progress_base = kSteps * report.points.size(),
-                                      .progress_steps = kSteps});
+    PlanSearch search(at.input, {.gap = problem.gap,
+                                 .keep = problem.keep,
+                                 .threads = problem.threads,
+                                 .time_limit_s = time_limit_s,
+                                 .progress_base = kSteps * report.points.size(),
+                                 .progress_steps = kSteps});
     const Result<SearchResult> result =
         search.Run(std::move(candidates.value().space.plans),
                    std::move(candidates.value().estimates), &progress);
     if (!result.ok()) return result.error();
-    Result<RankPoint> point = MakePoint(problem.input, gpus, candidates.value().space,
-                                        result.value(), problem.threads, all_rows);
+    Result<RankPoint> point = MakePoint(at.input, gpus, candidates.value().space, result.value(),
+                                        problem.threads, all_rows);
     if (!point.ok()) return point.error();
+    point.value().maximum = std::move(maximum);
     report.points.push_back(std::move(point).value());
   }
-  if (report.points.size() > 1 && problem.shards == 1 && problem.pipelines && !problem.chunks) {
+  const bool scales =
+      problem.pipelines && !problem.chunks && problem.maximize == Maximize::kNothing;
+  if (report.points.size() > 1 && problem.shards == 1 && scales) {
     progress.StepTo(kSteps * problem.gpus.size(), "data-parallel scaling");
     const Status scaled = AddDataParallelScaling(problem, &report.points);
     if (!scaled.ok()) return scaled.error();

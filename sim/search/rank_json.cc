@@ -99,7 +99,8 @@ ordered_json RowJson(const RankRow& row) {
       {"tokens_per_s_per_gpu", row.TokensPerSecond() / static_cast<double>(row.plan.gpus)},
       {"mfu", *row.mfu},
       {"peak_gpu_memory_bytes", *row.peak_gpu_bytes},
-      {"peak_host_memory_per_node_bytes", *row.peak_host_bytes}};
+      {"peak_host_memory_per_node_bytes", *row.peak_host_bytes},
+      {"peak_pinned_memory_per_node_bytes", *row.peak_pinned_bytes}};
   json["breakdown"] = ordered_json::object();
   for (std::size_t i = 0; i < row.breakdown->size(); ++i) {
     json["breakdown"][JsonName(static_cast<TimeClass>(i))] = (*row.breakdown)[i];
@@ -119,6 +120,7 @@ RankRow RowFrom(const ordered_json& json) {
   row.mfu = json.at("mfu");
   row.peak_gpu_bytes = json.at("peak_gpu_memory_bytes");
   row.peak_host_bytes = json.at("peak_host_memory_per_node_bytes");
+  row.peak_pinned_bytes = json.at("peak_pinned_memory_per_node_bytes");
   row.breakdown.emplace();
   for (std::size_t i = 0; i < row.breakdown->size(); ++i) {
     (*row.breakdown)[i] = json.at("breakdown").at(JsonName(static_cast<TimeClass>(i)));
@@ -162,6 +164,20 @@ Unreplayed UnreplayedFrom(const ordered_json& json) {
   return unreplayed;
 }
 
+ordered_json MaximumJson(const Maximum& most) {
+  ordered_json json;
+  if (most.of == Maximize::kLayers) {
+    json = {{"layers", most.value}, {"parameters", most.parameters}, {"bound", most.bound}};
+  } else {
+    json = {{"sequences_per_gpu", most.value}};
+  }
+  if (most.limit.message.empty()) return json;
+  json["limit"] = {{"rule", most.limit.rule}, {"message", most.limit.message}};
+  if (!most.limit.pool.empty()) json["limit"]["pool"] = most.limit.pool;
+  if (most.limit.excess_bytes > 0) json["limit"]["excess_bytes"] = most.limit.excess_bytes;
+  return json;
+}
+
 ordered_json PointJson(const RankPoint& point) {
   ordered_json json = {{"gpus", point.gpus},
                        {"plans", point.plans},
@@ -170,6 +186,7 @@ ordered_json PointJson(const RankPoint& point) {
                        {"time_was_over", point.time_was_over},
                        {"ranking", ordered_json::array()}};
   for (const RankRow& row : point.ranking) json["ranking"].push_back(RowJson(row));
+  if (point.maximum) json["maximum"] = MaximumJson(*point.maximum);
   json["bounded"] = UnreplayedJson(point.bounded);
   json["left_out"] = UnreplayedJson(point.left_out);
   json["infeasible"] = ExcludedJson(point.infeasible);

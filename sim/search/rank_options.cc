@@ -4,6 +4,7 @@
 #include <set>
 #include <string_view>
 
+#include "sim/options/input_options.h"
 #include "sim/options/plan_options.h"
 #include "sim/options/read_option.h"
 #include "sim/parallel.h"
@@ -27,9 +28,14 @@ const std::vector<OptionGroup>& Groups() {
         {"nodes", "LIST", "instead of --gpus: whole nodes"},
         {"seq", "N", "tokens of a sequence (default: the model's max_sequence_length)"},
         {"global-batch", "LIST",
-         "sequences of an iteration (required, here or in --plan); of several, that with most "
-         "tokens/s"},
-        {"profile", "FILE", "measured costs, which take precedence over the cluster's rooflines"},
+         "sequences of an iteration (required, here or in --plan, but for --maximize); of several, "
+         "that with most tokens/s"},
+        {"maximize", "WHAT",
+         "first find the most that fits, then the best plan for it. layers: of a model of this "
+         "shape, with --global-batch or a sequence a GPU; batch: of --space chunks, sequences of "
+         "one micro-batch"},
+        ProfileOption(),
+        FrameworkOption(),
         {"set", "FIELD=VALUE", "change a field of the model or the cluster. May be repeated",
          /*repeats=*/true}}},
       RecipeOptions(),
@@ -165,12 +171,11 @@ std::vector<std::pair<std::string, Recompute>> RecomputeWords() {
 // Options that `simulate` reads, without those of which there may be several values.
 Options SharedOptions(const Options& options) {
   static const std::set<std::string> kOwn = {
-      "gpus",       "nodes",      "global-batch",   "space",      "tp",
-      "cp",         "pp",         "virtual-stages", "recompute",  "micro-batch",
-      "zero",       "tp-overlap", "dp-overlap",     "rank-order", "gap",
-      "time-limit", "top",        "threads",        "shard",      "persist",
-      "swap",       "checkpoint", "explain",        "csv",        "plans",
-      "plot"};
+      "gpus",       "nodes",          "global-batch", "space",       "tp",      "cp",
+      "pp",         "virtual-stages", "recompute",    "micro-batch", "zero",    "tp-overlap",
+      "dp-overlap", "rank-order",     "gap",          "time-limit",  "top",     "threads",
+      "shard",      "persist",        "swap",         "checkpoint",  "explain", "csv",
+      "plans",      "plot",           "maximize"};
   std::vector<Option> shared;
   for (const Option& option : options.given()) {
     if (!kOwn.contains(option.name)) shared.push_back(option);
@@ -272,6 +277,30 @@ Status ReadShard(const Options& options, RankProblem* problem) {
   return Unit{};
 }
 
+// Whether it is known, and whether it may be.
+Status CheckBatch(const Options& options, const RankProblem& problem) {
+  const bool has_batch =
+      !problem.axes.global_batch.empty() || problem.input.plan.global_batch() > 0;
+  if (problem.maximize == Maximize::kNothing) {
+    if (has_batch) return Unit{};
+    return Error{.message = "--global-batch is missing, here or in --plan (twinstep rank --help)"};
+  }
+  if (problem.shards > 1) return OptionError("shard", "--maximize is not searched in parts");
+  if (problem.axes.global_batch.size() > 1) {
+    return OptionError("global-batch", "--maximize is for one batch");
+  }
+  if (problem.maximize == Maximize::kLayers) return Unit{};
+  if (problem.pipelines) {
+    return OptionError("maximize",
+                       "batch is for --space chunks: a pipeline takes any, in more micro-batches");
+  }
+  if (has_batch || options.Has("micro-batch") || problem.input.plan.micro_batch() > 0) {
+    return OptionError("maximize",
+                       "batch finds the batch: give no --global-batch or --micro-batch");
+  }
+  return Unit{};
+}
+
 // What decides which plans are searched and what is said of them, for the report and for `merge`.
 std::string SpaceText(const Options& options) {
   static const std::set<std::string> kNot = {"json",    "csv",     "plans", "plot",
@@ -362,12 +391,13 @@ Result<RankProblem> ReadRankProblem(const Options& options) {
                            problem.pipelines = (spaces & 1) != 0;
                            problem.chunks = (spaces & 2) != 0;
                          }),
+           ReadWord<Maximize>(options, "maximize",
+                              {{"layers", Maximize::kLayers}, {"batch", Maximize::kBatch}},
+                              [&](Maximize x) { problem.maximize = x; }),
        }) {
     if (!status.ok()) return status.error();
   }
-  if (problem.axes.global_batch.empty() && problem.input.plan.global_batch() == 0) {
-    return Error{.message = "--global-batch is missing, here or in --plan (twinstep rank --help)"};
-  }
+  if (const Status batch = CheckBatch(options, problem); !batch.ok()) return batch.error();
   for (const char* name : {"persist", "swap", "checkpoint"}) {
     if (options.Has(name) && !problem.chunks) {
       return OptionError(name, "is for --space chunks and all");

@@ -8,6 +8,7 @@
 #include "sim/options/options.h"
 #include "sim/result.h"
 #include "sim/search/chunk_space.h"
+#include "sim/search/maximum.h"
 #include "sim/search/plan_space.h"
 #include "sim/simulate/simulate_input.h"
 
@@ -19,6 +20,9 @@ struct RankProblem {
   ChunkAxes chunk_axes;                   // and of chunks.
   bool pipelines = true, chunks = false;  // Which of them.
   std::vector<std::int64_t> gpus;         // Increasing.
+  // Instead of the model's layers, or of a batch, the most that fits. Without a batch: a sequence a
+  // GPU for layers.
+  Maximize maximize = Maximize::kNothing;
   double gap = 0;
   std::size_t keep = 0;
   int threads = 1;

@@ -6,6 +6,7 @@
 #include <string>
 #include <system_error>
 
+#include "sim/format.h"
 #include "sim/report/json_report.h"
 #include "sim/report/write_text.h"
 #include "sim/search/plan_space.h"
@@ -26,9 +27,13 @@ Status WritePlans(const std::string& directory, const Ranking& report) {
       const ResolvedPlan& plan = point.ranking[i].plan;
       std::string text;
       google::protobuf::TextFormat::PrintToString(ToPlan(plan), &text);
+      std::string what = StrCat(CountOf(point.gpus, "GPU"), ": ", ShortName(plan));
+      // The plan does not say of how many layers it is.
+      if (point.maximum && point.maximum->of == Maximize::kLayers) {
+        what += StrCat("; --set layers=", point.maximum->value);
+      }
       const std::string path = StrCat(directory, "/plan-", point.gpus, "-", i + 1, ".textproto");
-      const Status status =
-          WriteTextFile(path, StrCat("# ", point.gpus, " GPUs: ", ShortName(plan), "\n", text));
+      const Status status = WriteTextFile(path, StrCat("# ", what, "\n", text));
       if (!status.ok()) return status;
     }
   }

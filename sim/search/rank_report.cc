@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "sim/cost/framework_costs.h"
 #include "sim/engine/engine.h"
 #include "sim/estimate/mfu.h"
 #include "sim/lower/lower.h"
@@ -21,7 +22,9 @@ Result<BreakdownSeconds> BreakDownPlan(const SimulateInput& input, const Resolve
   const Result<TaskGraph> graph = Lower(input.model, input.cluster, plan);
   if (!graph.ok()) return graph.error();
   const Profile* profile = input.profile ? &*input.profile : nullptr;
-  const Result<GraphCosts> costs = ComputeCosts(graph.value(), input.model, input.cluster, profile);
+  const Framework* framework = input.framework ? &*input.framework : nullptr;
+  const Result<GraphCosts> costs =
+      ComputeFrameworkCosts(graph.value(), input.model, input.cluster, profile, framework);
   if (!costs.ok()) return costs.error();
   const Result<Replay> replay = MakeFastEngine()->Run(graph.value(), costs.value());
   if (!replay.ok()) return replay.error();
@@ -46,6 +49,7 @@ RankRow MakeRow(const SimulateInput& input, const RankedPlan& ranked) {
   if (ranked.memory) {
     row.peak_gpu_bytes = ranked.memory->peak_gpu_bytes;
     row.peak_host_bytes = ranked.memory->peak_host_bytes;
+    row.peak_pinned_bytes = ranked.memory->peak_pinned_bytes;
   }
   if (ranked.infeasible) {
     row.rule = ranked.infeasible->rule;

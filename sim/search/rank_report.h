@@ -13,6 +13,7 @@
 #include "sim/estimate/kuaishou_time.h"
 #include "sim/plan/resolved_plan.h"
 #include "sim/result.h"
+#include "sim/search/maximum.h"
 #include "sim/search/plan_search.h"
 #include "sim/search/plan_space.h"
 #include "sim/simulate/simulate_input.h"
@@ -31,7 +32,7 @@ struct RankRow {
   KuaishouTime closed_form;  // and its terms, of pipelines.
   std::optional<double> iteration_s;
   std::optional<double> mfu;
-  std::optional<std::int64_t> peak_gpu_bytes, peak_host_bytes;
+  std::optional<std::int64_t> peak_gpu_bytes, peak_host_bytes, peak_pinned_bytes;
   std::optional<BreakdownSeconds> breakdown;  // Of ranked plans; mean of the ranks.
   std::string rule, message;                  // Where it is infeasible;
   std::int64_t excess_bytes = 0;              // by how much.
@@ -48,16 +49,17 @@ struct Unreplayed {
 // One number of GPUs.
 struct RankPoint {
   std::int64_t gpus = 0;
-  std::map<std::string, Excluded> invalid;     // Plans that a rule excludes, by rule.
-  std::map<std::string, Excluded> infeasible;  // Valid ones that memory excludes, likewise.
-  Unreplayed bounded;                          // None of them can be better than the best.
-  Unreplayed left_out;                         // The time was over.
+  std::optional<Maximum> maximum = {};              // Of --maximize; the plans below are for it.
+  std::map<std::string, Excluded> invalid = {};     // Plans that a rule excludes, by rule.
+  std::map<std::string, Excluded> infeasible = {};  // Valid ones that memory excludes, likewise.
+  Unreplayed bounded = {};                          // None of them can be better than the best.
+  Unreplayed left_out = {};                         // The time was over.
   std::int64_t replays = 0;
   std::int64_t plans = 0;  // Valid ones.
   double certified_gap = 0;
   bool time_was_over = false;
-  std::vector<RankRow> ranking;  // Best first.
-  std::vector<RankRow> all;      // In the order of the closed form; only where asked for.
+  std::vector<RankRow> ranking = {};  // Best first.
+  std::vector<RankRow> all = {};      // In the order of the closed form; only where asked for.
   // Plain data-parallel scaling of the best plan of the fewest GPUs: what the GPUs that it can use
   // achieve. Only in a sweep of GPUs.
   std::int64_t data_parallel_gpus = 0;

@@ -161,10 +161,98 @@ std::string LosersText(const RankPoint& point) {
   return text.empty() ? "" : "\n  Why the others lost\n" + text;
 }
 
+std::string ValueText(const Maximum& most, std::int64_t value) {
+  if (most.of == Maximize::kBatch) return CountOf(value, "sequence") + " a GPU";
+  return CountOf(value, "layer");
+}
+
+std::string LimitText(const Maximum& most) {
+  if (most.limit.message.empty()) return "more were not tried";
+  return StrCat(ValueText(most, most.value + 1), " do not fit: ", most.limit.message);
+}
+
+std::string BillionParameters(const Maximum& most) {
+  return Fixed(1e-9 * static_cast<double>(most.parameters), 2);
+}
+
+// What the best plan of the largest takes of each pool.
+std::string PoolsText(const RankRow& row) {
+  return StrCat(Bytes(static_cast<double>(*row.peak_gpu_bytes)), " a GPU, ",
+                Bytes(static_cast<double>(*row.peak_host_bytes)), " of host memory a node, ",
+                Bytes(static_cast<double>(*row.peak_pinned_bytes)), " of it pinned");
+}
+
+std::string MaximumText(const RankPoint& point) {
+  const Maximum& most = *point.maximum;
+  const bool layers = most.of == Maximize::kLayers;
+  std::string text = StrCat("\n", CountOf(point.gpus, "GPU"), ": ");
+  if (most.value == 0) {
+    return Paragraph(text, 4, StrCat("not even ", ValueText(most, 1), ": ", most.limit.message));
+  }
+  text += StrCat("at most ", ValueText(most, most.value));
+  if (layers) text += StrCat(", ", BillionParameters(most), " B parameters");
+  text += "\n" + Paragraph("  limit", kLabelWidth, LimitText(most));
+  if (layers) {
+    text += Paragraph(
+        "  bound", kLabelWidth,
+        StrCat("all memory together has room for the states of ", CountOf(most.bound, "layer")));
+  }
+  if (!point.ranking.empty()) {
+    text += Paragraph("  best plan", kLabelWidth, PoolsText(point.ranking.front()));
+  }
+  return text;
+}
+
+// Of a row of MaximaText: sizes or chunks, speed and memory.
+std::vector<std::string> PlanCells(const RankRow& row) {
+  const ResolvedPlan& x = row.plan;
+  std::vector<std::string> cells;
+  if (x.chunks.enabled) {
+    cells = {"",
+             "",
+             "",
+             "",
+             "",
+             StrCat(x.chunks.persistent),
+             StrCat(x.chunks.buffers),
+             StrCat(CountBlocks(x, BLOCK_SWAP)),
+             StrCat(CountBlocks(x, BLOCK_CHECKPOINT))};
+  } else {
+    cells = {StrCat(x.t), StrCat(x.c), StrCat(x.p), StrCat(x.v), WordFor(x.recompute),
+             "",          "",          "",          ""};
+  }
+  cells.insert(cells.end(), {Count(std::llround(row.TokensPerSecond())),
+                             Gibibytes(row.peak_gpu_bytes), Gibibytes(row.peak_host_bytes)});
+  return cells;
+}
+
+// Of --maximize, by number of GPUs.
+std::string MaximaText(const Ranking& report) {
+  std::string text = "\nThe most that fits, its best plan, and what of one more does not fit\n";
+  TextTable table({"GPUs", "layers", "billion", "sequences", "t", "c", "p", "v", "recompute",
+                   "persist", "buffers", "swap", "checkpoint", "tokens/s", "GPU GiB", "host GiB",
+                   "limit", "GiB short"});
+  for (const RankPoint& point : report.points) {
+    const Maximum& most = *point.maximum;
+    const bool layers = most.of == Maximize::kLayers;
+    std::vector<std::string> cells = {Count(point.gpus), layers ? Count(most.value) : "",
+                                      layers ? BillionParameters(most) : "",
+                                      layers ? "" : Count(most.value)};
+    const std::vector<std::string> plan =
+        point.ranking.empty() ? std::vector<std::string>(12) : PlanCells(point.ranking.front());
+    cells.insert(cells.end(), plan.begin(), plan.end());
+    cells.push_back(most.limit.pool.empty() ? most.limit.rule : most.limit.pool);
+    cells.push_back(most.limit.excess_bytes > 0 ? Gibibytes(most.limit.excess_bytes) : "");
+    table.AddRow(std::move(cells));
+  }
+  return text + table.ToString();
+}
+
 std::string PointText(const RankPoint& point) {
-  std::string text =
-      StrCat("\n", CountOf(point.gpus, "GPU"), ": ", CountOf(point.plans, "valid plan"), ", ",
-             Count(point.replays), " replayed; ", GapText(point), "\n");
+  if (point.maximum && point.maximum->value == 0) return MaximumText(point);
+  std::string text = point.maximum ? MaximumText(point) : "";
+  text += StrCat("\n", CountOf(point.gpus, "GPU"), ": ", CountOf(point.plans, "valid plan"), ", ",
+                 Count(point.replays), " replayed; ", GapText(point), "\n");
   if (!point.ranking.empty()) text += RankingText(point);
   return text + LosersText(point);
 }
@@ -264,7 +352,7 @@ std::string ToText(const Ranking& report, bool explain) {
   }
   const bool is_sweep = report.points.size() > 1;
   if (is_sweep) {
-    text += SweepText(report);
+    text += report.points.front().maximum ? MaximaText(report) : SweepText(report);
   } else {
     for (const RankPoint& point : report.points) text += PointText(point);
   }

@@ -21,7 +21,7 @@ Picoseconds Replayed(const Model& model, const Cluster& cluster, const ResolvedP
 }
 
 double BoundOverReplay(const Model& model, const Cluster& cluster, const ResolvedPlan& plan) {
-  const PlanParts parts = MeasureParts(model, cluster, nullptr, plan).value();
+  const PlanParts parts = MeasureParts(model, cluster, nullptr, nullptr, plan).value();
   return static_cast<double>(PipelineBound(model, plan, parts)) /
          static_cast<double>(Replayed(model, cluster, plan));
 }

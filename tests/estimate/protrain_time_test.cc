@@ -5,6 +5,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace twinstep {
 namespace {
@@ -155,6 +156,35 @@ RC_GTEST_PROP(ProTrainTimeProperty, MemoryBuysTime, ()) {
   const ProTrainTime persistent = EstimateTime(more, Rates()).value();
   RC_ASSERT(persistent.forward_s <= time.forward_s);
   RC_ASSERT(persistent.backward_s <= time.backward_s);
+}
+
+// Running sums say what the sums say, for any chunks, rates and counts.
+RC_GTEST_PROP(ProTrainTimesTest, AreThoseOfOnePlan, ()) {
+  const auto seconds = [] { return 0.5 * *rc::gen::inRange(0, 20); };
+  ProTrainPlan plan;
+  plan.cpu_optimizer_overlaps = *rc::gen::arbitrary<bool>();
+  const int count = *rc::gen::inRange(0, 9);
+  for (int i = 0; i < count; ++i) {
+    plan.chunks.push_back({.bytes = 8,
+                           .parameters = 4,
+                           .forward_s = seconds(),
+                           .backward_s = seconds(),
+                           .recompute_s = seconds(),
+                           .forward_beside_swap = *rc::gen::arbitrary<bool>(),
+                           .backward_beside_swap = *rc::gen::arbitrary<bool>()});
+  }
+  ProTrainRates rates = Rates();
+  rates.upload_beside_swap_bytes_per_s = 3;
+  rates.ranks = *rc::gen::inRange(1, 3);
+  rates.cpu_adam_params_per_s = 0.25 * *rc::gen::inRange(1, 9);
+  const ProTrainTimes times = ProTrainTimes::Of(plan, rates).value();
+  for (plan.persistent_chunks = 0; plan.persistent_chunks <= count; ++plan.persistent_chunks) {
+    for (plan.buffers = 0; plan.buffers <= count + 1; ++plan.buffers) {
+      const double total_s = EstimateTime(plan, rates).value().total_s();
+      const double found_s = times.total_s(plan.persistent_chunks, plan.buffers);
+      RC_ASSERT(std::abs(found_s - total_s) <= 1e-9 * (1 + total_s));
+    }
+  }
 }
 
 }  // namespace
