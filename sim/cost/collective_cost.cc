@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "sim/cost/efficiency.h"
+#include "sim/cost/ring_protocol.h"
 #include "sim/plan/node_layout.h"
 
 namespace twinstep {
@@ -52,8 +53,18 @@ MovementCost RingInNode(const Cluster& cluster, OpCode op, double bytes, double 
   cost.peer_bytes = bytes * ring.transfers / members;
   cost.peer_bytes_per_s = RingRate(cluster, ring);
   const double steps = op == OpCode::kRingShift ? 1 : ring.transfers;
-  cost.fixed_s = link.latency_s() + steps * link.step_latency_s() +
-                 HalfSeconds(link.half_bytes(), cost.peer_bytes_per_s);
+  const RingProtocol protocol =
+      op == OpCode::kRingShift
+          ? RingProtocol::kSimple
+          : ChooseRingProtocol(link, steps, cost.peer_bytes, op == OpCode::kAllReduce);
+  cost.fixed_s = link.latency_s() + steps * link.step_latency_s() * StepLatencyShare(protocol);
+  if (protocol == RingProtocol::kSimple) {
+    cost.fixed_s += HalfSeconds(link.half_bytes(), cost.peer_bytes_per_s);
+  } else {
+    const double efficiency =
+        protocol == RingProtocol::kLl ? link.ll_efficiency() : link.ll128_efficiency();
+    cost.peer_bytes_per_s = std::min(cost.peer_bytes_per_s, link.bytes_per_s() * efficiency);
+  }
   return cost;
 }
 
@@ -94,8 +105,16 @@ MovementCost RingOverNodes(const Cluster& cluster, OpCode op, double bytes,
   const double wire = bytes * ring.transfers / members;
 
   MovementCost cost;
-  cost.nic_bytes_per_s =
-      NodeLayout(cluster).nic_port_bytes_per_s() * OneIfUnset(nic.collective_efficiency());
+  const NodeLayout layout(cluster);
+  double efficiency = OneIfUnset(nic.collective_efficiency());
+  if (op == OpCode::kAllReduce && nic.tree_efficiency() > 0 && bytes <= nic.tree_up_to_bytes()) {
+    efficiency = nic.tree_efficiency();
+  }
+  cost.nic_bytes_per_s = layout.nic_port_bytes_per_s() * efficiency;
+  if (own > 1 && shape.is_spread_over_switches && nic.through_host_bytes_per_s() > 0) {
+    const auto gpus = static_cast<double>(layout.gpus_per_node());
+    cost.nic_bytes_per_s = std::min(cost.nic_bytes_per_s, nic.through_host_bytes_per_s() / gpus);
+  }
   if (op == OpCode::kRingShift) {
     // Only the last member of a node crosses to the next one, with all bytes.
     cost.nic_bytes = bytes;
@@ -146,7 +165,12 @@ MovementCost CollectiveCost(const Cluster& cluster, OpCode op, double bytes,
   const NvLink& link = cluster.node().nvlink();
   if (op == OpCode::kAllReduce && link.nvls_efficiency() > 0 && link.bytes_per_s() > 0) {
     const MovementCost in_switch = AllReduceInSwitch(cluster, bytes, members);
-    if (in_switch.Seconds() < ring.Seconds()) return in_switch;
+    // NCCL goes by size and bandwidth, whatever the start costs.
+    const bool is_chosen =
+        link.nvls_from_bytes() > 0
+            ? bytes >= link.nvls_from_bytes() && in_switch.FlowSeconds() < ring.FlowSeconds()
+            : in_switch.Seconds() < ring.Seconds();
+    if (is_chosen) return in_switch;
   }
   return ring;
 }

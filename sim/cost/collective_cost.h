@@ -6,10 +6,15 @@
 //                       ring shift                  S                   1 step
 //   time                latency + steps x step latency + half_bytes / rate + wire bytes / rate
 //
+// Inside a node short messages may use NCCL's other protocols, at other latency and bandwidth
+// (ring_protocol.h).
+//
 // A ring over nodes has a channel for each member of a node and crosses to the next node at
 // another member on each channel: with k members in the node a rank sends 1 / k of its wire bytes
 // over its NIC and the rest over NVLink, both at once. Small all-reduces between nodes follow the
-// double binary tree (log2 of the nodes, same wire bytes). Inside an NVSwitch an all-reduce may
+// double binary tree (log2 of the nodes, same wire bytes; Nic.tree_*). Where no two members in a
+// node share a PCIe switch, the ring may have to leave it through the host
+// (Nic.through_host_bytes_per_s). Inside an NVSwitch an all-reduce may
 // run in the switch (NvLink.nvls_*).
 //
 // With worker threads (Node.workers, the CPU backend) one thread does the work of all members in
@@ -34,6 +39,8 @@ struct GroupShape {
   std::int64_t nodes = 1;
   std::int64_t own_node_members = 1;      // On the member's own node.
   std::int64_t largest_node_members = 1;  // On the node with most.
+  // On the member's own node every member is below a PCIe switch of its own.
+  bool is_spread_over_switches = false;
 
   bool operator==(const GroupShape&) const = default;
 };

@@ -108,6 +108,15 @@ const LinkMap::GroupLayout& LinkMap::LayoutOf(GroupId group) {
   return layout;
 }
 
+bool LinkMap::IsSpreadOverSwitches(GroupId group, std::int64_t node) const {
+  std::vector<std::int64_t> switches;
+  for (const std::uint32_t member : graph_.groups[group].members) {
+    if (NodeOf(member) == node) switches.push_back(layout_.UplinkOf(LocalOf(member)));
+  }
+  std::sort(switches.begin(), switches.end());
+  return std::adjacent_find(switches.begin(), switches.end()) == switches.end();
+}
+
 GroupShape LinkMap::ShapeOf(GroupId group, RankId rank) {
   const GroupLayout& layout = LayoutOf(group);
   GroupShape shape;
@@ -115,7 +124,9 @@ GroupShape LinkMap::ShapeOf(GroupId group, RankId rank) {
   shape.nodes = static_cast<std::int64_t>(layout.members_of_node.size());
   shape.largest_node_members = layout.largest_node_members;
   const std::uint32_t self = MemberOf(graph_.groups[group], rank);
-  if (self != kNone) shape.own_node_members = layout.members_of_node.at(NodeOf(self));
+  if (self == kNone) return shape;
+  shape.own_node_members = layout.members_of_node.at(NodeOf(self));
+  shape.is_spread_over_switches = IsSpreadOverSwitches(group, NodeOf(self));
   return shape;
 }
 

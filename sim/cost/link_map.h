@@ -88,6 +88,8 @@ class LinkMap {
   std::int64_t LocalOf(std::uint32_t global_rank) const {
     return global_rank % layout_.gpus_per_node();
   }
+  // No two members on `node` are below one PCIe switch.
+  bool IsSpreadOverSwitches(GroupId group, std::int64_t node) const;
   std::uint32_t ClassOf(std::uint32_t global_rank) const;
   std::uint32_t MemberOf(const Group& group, RankId rank) const;
   ClassShares SharesOf(std::uint32_t rank_class) const;

@@ -101,6 +101,65 @@ TEST(CollectiveTest, SwitchReducesWhereItIsFaster) {
   EXPECT_DOUBLE_EQ(CollectiveCost(cluster, OpCode::kAllGather, 8e9, InNode(8)).peer_bytes, 7e9);
 }
 
+TEST(CollectiveTest, NcclReducesInTheSwitchFromASizeOn) {
+  Cluster cluster = PlainCluster();
+  NvLink& link = *cluster.mutable_node()->mutable_nvlink();
+  link.set_nvls_efficiency(0.9);
+  link.set_nvls_latency_s(1e-3);
+  link.set_nvls_from_bytes(2e6);
+  const auto fixed_s = [&](double bytes, std::int64_t gpus) {
+    return CollectiveCost(cluster, OpCode::kAllReduce, bytes, InNode(gpus)).fixed_s;
+  };
+  EXPECT_EQ(fixed_s(1.9e6, 8), 0);
+  EXPECT_EQ(fixed_s(2e6, 8), 1e-3);  // Though the ring were done sooner.
+  EXPECT_EQ(fixed_s(2e6, 2), 0);     // 1.5 S at 90 GB/s against S at 100.
+}
+
+TEST(CollectiveTest, ShortMessagesTakeOtherProtocols) {
+  Cluster cluster = PlainCluster();
+  NvLink& link = *cluster.mutable_node()->mutable_nvlink();
+  link.set_bytes_per_s(300e9);
+  link.set_step_latency_s(3.4e-6);
+  link.set_half_bytes(1e6);
+  link.set_ll128_efficiency(0.6);
+  link.set_ll_efficiency(0.1);
+  const auto cost = [&](double bytes) {
+    return CollectiveCost(cluster, OpCode::kAllReduce, bytes, InNode(8));
+  };
+  EXPECT_NEAR(cost(1e6).fixed_s, 14 * 0.47e-6, 1e-12);
+  EXPECT_DOUBLE_EQ(cost(1e6).peer_bytes_per_s, 30e9);
+  EXPECT_NEAR(cost(8e6).fixed_s, 14 * 1.9e-6, 1e-12);
+  EXPECT_DOUBLE_EQ(cost(8e6).peer_bytes_per_s, 180e9);
+  EXPECT_NEAR(cost(64e6).fixed_s, 14 * 3.4e-6 + 1e6 / 300e9, 1e-12);
+  EXPECT_DOUBLE_EQ(cost(64e6).peer_bytes_per_s, 300e9);
+  EXPECT_DOUBLE_EQ(CollectiveCost(cluster, OpCode::kRingShift, 1e6, InNode(8)).peer_bytes_per_s,
+                   300e9);
+}
+
+TEST(CollectiveTest, TreesCarryAllReducesUpToASize) {
+  Cluster cluster = PlainCluster();
+  cluster.mutable_node()->mutable_nic()->set_tree_efficiency(0.5);
+  cluster.mutable_node()->mutable_nic()->set_tree_up_to_bytes(1e6);
+  const auto rate = [&](OpCode op, double bytes) {
+    return CollectiveCost(cluster, op, bytes, OverNodes(4, 4)).nic_bytes_per_s;
+  };
+  EXPECT_DOUBLE_EQ(rate(OpCode::kAllReduce, 1e6), 2.5e9);
+  EXPECT_DOUBLE_EQ(rate(OpCode::kAllReduce, 1.1e6), 5e9);
+  EXPECT_DOUBLE_EQ(rate(OpCode::kAllGather, 1e6), 5e9);
+}
+
+TEST(CollectiveTest, RingsOfGpusOnSwitchesOfTheirOwnPassThroughTheHost) {
+  Cluster cluster = PlainCluster();  // 4 GPUs a node.
+  cluster.mutable_node()->mutable_nic()->set_through_host_bytes_per_s(8e9);
+  const auto rate = [&](GroupShape shape, bool is_spread) {
+    shape.is_spread_over_switches = is_spread;
+    return CollectiveCost(cluster, OpCode::kAllReduce, 1e9, shape).nic_bytes_per_s;
+  };
+  EXPECT_DOUBLE_EQ(rate(OverNodes(4, 2), true), 8e9 / 4);
+  EXPECT_DOUBLE_EQ(rate(OverNodes(4, 4), false), 5e9);
+  EXPECT_DOUBLE_EQ(rate(OverNodes(4, 1), true), 5e9);  // In and out of the same GPU.
+}
+
 TEST(CollectiveTest, WithoutNvlinkPeersUsePcie) {
   Cluster cluster = PlainCluster();
   cluster.mutable_node()->mutable_nvlink()->set_bytes_per_s(0);
