@@ -249,7 +249,7 @@ Result<PlanParts> MeasureParts(const Model& model, const Cluster& cluster, const
   small.global_batch = small.m * small.b * small.d;
   small.schedule = ONE_F_ONE_B;
   small.offload_ratio = 0;
-  const Result<TaskGraph> lowered = Lower(few, cluster, small);
+  const Result<TaskGraph> lowered = Lower(few, cluster, small, {.framework = framework});
   if (!lowered.ok()) return lowered.error();
   const TaskGraph& graph = lowered.value();
   const Result<GraphCosts> costs = ComputeFrameworkCosts(graph, few, cluster, profile, framework);

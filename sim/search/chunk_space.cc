@@ -128,13 +128,18 @@ class Finder {
     return {over == asked.begin() ? asked.front() : *(over - 1)};
   }
 
+  const Framework* FrameworkOf() const { return input_.framework ? &*input_.framework : nullptr; }
+
+  Result<TaskGraph> LowerPlan(const ResolvedPlan& plan) const {
+    return Lower(input_.model, input_.cluster, plan, {.framework = FrameworkOf()});
+  }
+
   Result<Sample> Price(const ResolvedPlan& plan) const {
     const Profile* profile = input_.profile ? &*input_.profile : nullptr;
-    const Framework* framework = input_.framework ? &*input_.framework : nullptr;
-    Result<TaskGraph> graph = Lower(input_.model, input_.cluster, plan);
+    Result<TaskGraph> graph = LowerPlan(plan);
     if (!graph.ok()) return graph.error();
     Result<GraphCosts> costs =
-        ComputeFrameworkCosts(graph.value(), input_.model, input_.cluster, profile, framework);
+        ComputeFrameworkCosts(graph.value(), input_.model, input_.cluster, profile, FrameworkOf());
     if (!costs.ok()) return costs.error();
     return Sample{std::move(graph).value(), std::move(costs).value()};
   }
@@ -188,7 +193,7 @@ class Finder {
     plain.chunks = ChunkPlan{};
     plain.blocks.clear();
     plain.dp_overlap = false;
-    const Result<TaskGraph> plain_graph = Lower(input_.model, input_.cluster, plain);
+    const Result<TaskGraph> plain_graph = LowerPlan(plain);
     if (!plain_graph.ok()) return plain_graph.error();
     memory_ = MeasureActivations(
         plain_graph.value(), kept, layers_,

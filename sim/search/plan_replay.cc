@@ -16,10 +16,10 @@ Result<PlanTime> TimePlan(const SimulateInput& input, const ResolvedPlan& plan) 
     if (error.code != ExitCode::kNo) return error;
     return PlanTime{.iteration_ps = 0, .infeasible = error};
   };
-  const Result<TaskGraph> graph = Lower(input.model, input.cluster, plan);
+  const Framework* framework = input.framework ? &*input.framework : nullptr;
+  const Result<TaskGraph> graph = Lower(input.model, input.cluster, plan, {.framework = framework});
   if (!graph.ok()) return answer(graph.error());
   const Profile* profile = input.profile ? &*input.profile : nullptr;
-  const Framework* framework = input.framework ? &*input.framework : nullptr;
   const Result<GraphCosts> costs =
       ComputeFrameworkCosts(graph.value(), input.model, input.cluster, profile, framework);
   if (!costs.ok()) return answer(costs.error());
@@ -32,7 +32,9 @@ Result<PlanTime> TimePlan(const SimulateInput& input, const ResolvedPlan& plan) 
 }
 
 Result<PlanMemory> PlacePlan(const SimulateInput& input, const ResolvedPlan& plan) {
-  const Result<TaskGraph> lowered = Lower(input.model, input.cluster, plan);
+  const Framework* framework = input.framework ? &*input.framework : nullptr;
+  const Result<TaskGraph> lowered =
+      Lower(input.model, input.cluster, plan, {.framework = framework});
   if (!lowered.ok()) {
     if (lowered.error().code != ExitCode::kNo) return lowered.error();
     return PlanMemory{.infeasible = lowered.error()};

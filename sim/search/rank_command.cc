@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iomanip>
+#include <iterator>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -68,6 +69,12 @@ Ranking EchoOf(const RankProblem& problem) {
   return report;
 }
 
+// Whether the report compares to plain data-parallel scaling.
+bool Scales(const RankProblem& problem) {
+  return problem.gpus.size() > 1 && problem.pipelines && !problem.chunks &&
+         problem.maximize == Maximize::kNothing;
+}
+
 Result<Ranking> Rank(const RankProblem& problem, bool all_rows) {
   Ranking report = EchoOf(problem);
   // Numbers of GPUs differ in how much there is to do; a step is a thousandth of each.
@@ -116,6 +123,21 @@ Result<Ranking> Rank(const RankProblem& problem, bool all_rows) {
   return report;
 }
 
+// What `rank` adds to a sweep that is searched in one piece, from the options that the parts were
+// searched with. Errors: what these name is not there, or not what was searched.
+Status AddScaling(Ranking* merged) {
+  std::istringstream words(merged->space);
+  const Result<Options> options = ParseRankOptions({std::istream_iterator<std::string>(words), {}});
+  if (!options.ok()) return options.error();
+  const Result<RankProblem> problem = ReadRankProblem(options.value());
+  if (!problem.ok()) return problem.error();
+  if (!Scales(problem.value())) return Unit{};
+  if (Fingerprint(problem.value()) != merged->fingerprint) {
+    return Error{.message = "model, cluster, plan or profile are not as they were searched"};
+  }
+  return AddDataParallelScaling(problem.value(), &merged->points);
+}
+
 ExitCode Finish(const Options& options, const Ranking& report, const VerbOutput& output) {
   const Status written = WriteRankOutputs(options, report, output.out());
   if (!written.ok()) return output.Fail(written.error());
@@ -161,8 +183,11 @@ ExitCode RunMerge(const Options& options, const VerbOutput& output) {
     if (!part.ok()) return output.Fail(part.error());
     parts.push_back(std::move(part).value());
   }
-  const Result<Ranking> merged = Merge(std::move(parts));
+  Result<Ranking> merged = Merge(std::move(parts));
   if (!merged.ok()) return output.Fail(merged.error());
+  if (const Status scaled = AddScaling(&merged.value()); !scaled.ok()) {
+    output.Warn("without data-parallel scaling: " + scaled.error().message);
+  }
   const Status outputs = CheckRankOutputs(options, merged.value().points.size() > 1);
   if (!outputs.ok()) return output.Fail(outputs.error());
   return Finish(options, merged.value(), output);

@@ -19,10 +19,10 @@ double Seconds(Picoseconds time) { return static_cast<double>(time) / kPicosecon
 
 // Not fused: a fused task of a backward would hide what of it is recomputation.
 Result<BreakdownSeconds> BreakDownPlan(const SimulateInput& input, const ResolvedPlan& plan) {
-  const Result<TaskGraph> graph = Lower(input.model, input.cluster, plan);
+  const Framework* framework = input.framework ? &*input.framework : nullptr;
+  const Result<TaskGraph> graph = Lower(input.model, input.cluster, plan, {.framework = framework});
   if (!graph.ok()) return graph.error();
   const Profile* profile = input.profile ? &*input.profile : nullptr;
-  const Framework* framework = input.framework ? &*input.framework : nullptr;
   const Result<GraphCosts> costs =
       ComputeFrameworkCosts(graph.value(), input.model, input.cluster, profile, framework);
   if (!costs.ok()) return costs.error();

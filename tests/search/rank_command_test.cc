@@ -71,6 +71,26 @@ TEST(RankCommandTest, SameBytesWithAnyNumberOfThreads) {
   EXPECT_THAT(texts[0], HasSubstr("heads-divide"));
 }
 
+TEST(RankCommandTest, SameBytesInEverySpace) {
+  for (const char* more : {
+           "--space chunks --model gpt2-1b --cluster 4x3090 --gpus 4 --seq 256 --global-batch 8 "
+           "--set layers=6 --gpu-memory-capacity 3GiB",
+           "--space all --model tiny-llama --cluster dgx-a100 --gpus 1..4 --seq 64 "
+           "--global-batch 12..16",
+           "--maximize layers --space all --model tiny-llama --cluster dgx-a100 --gpus 2 --seq 64 "
+           "--gpu-memory-capacity 20MiB --host-memory-budget 20MiB",
+       }) {
+    std::vector<std::string> texts;
+    for (const char* threads : {"1", "2", "7"}) {
+      const Answer run = Rank(std::string(more) + " --explain --threads " + threads);
+      EXPECT_EQ(run.code, ExitCode::kDone) << run.err;
+      texts.push_back(run.out);
+    }
+    EXPECT_EQ(texts[0], texts[1]) << more;
+    EXPECT_EQ(texts[0], texts[2]) << more;
+  }
+}
+
 TEST(RankCommandTest, SweepShowsScaling) {
   const std::string plot = TemporaryFile("scaling.svg");
   const Answer run = Rank(std::string(kProblem) + "--gpus 2..8:2 --global-batch 16 --plot " + plot);
@@ -129,6 +149,48 @@ TEST(RankCommandTest, BothSpacesInParts) {
   const auto all = nlohmann::json::parse(Content(whole))["points"][0];
   const auto sum = nlohmann::json::parse(MergeParts(parts + " --json -").out)["points"][0];
   EXPECT_EQ(sum["ranking"][0], all["ranking"][0]);
+}
+
+TEST(RankCommandTest, MergedPartsOfASweepShowScaling) {
+  const std::string sweep =
+      "--model tiny-llama --cluster dgx-a100 --seq 64 --global-batch 12..16 --gpus 2..8:2 --gap 0 ";
+  const std::string whole = TemporaryFile("sweep.json");
+  ASSERT_EQ(Rank(sweep + "--json " + whole).code, ExitCode::kDone);
+  std::string parts;
+  for (const char* part : {"1", "2"}) {
+    const std::string path = TemporaryFile(std::string("sweep") + part + ".json");
+    ASSERT_EQ(Rank(sweep + "--shard " + part + "/2 --json " + path).code, ExitCode::kDone);
+    parts += " --part " + path;
+  }
+  const Answer merged = MergeParts(parts + " --json -");
+  EXPECT_EQ(merged.err, "");
+  const auto all = nlohmann::json::parse(Content(whole))["points"];
+  const auto sum = nlohmann::json::parse(merged.out)["points"];
+  ASSERT_EQ(sum.size(), all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_TRUE(all[i].contains("data_parallel_scaling"));
+    EXPECT_EQ(sum[i]["data_parallel_scaling"], all[i]["data_parallel_scaling"]);
+  }
+}
+
+TEST(RankCommandTest, PartsOfAFileThatChangedMergeWithoutScaling) {
+  const std::string model = TemporaryFile("model.textproto");
+  const auto write = [&](int layers) {
+    std::ofstream(model) << "name: 'small' family: LLAMA hidden_size: 64 ffn_hidden_size: 128\n"
+                            "attention_heads: 4 vocab_size: 256 max_sequence_length: 64\n"
+                            "recipe { precision: BF16 } layers: "
+                         << layers << "\n";
+  };
+  write(4);
+  const std::string part = TemporaryFile("one.json");
+  ASSERT_EQ(
+      Rank("--model " + model + " --cluster dgx-a100 --global-batch 8 --gpus 2,4 --json " + part)
+          .code,
+      ExitCode::kDone);
+  write(8);
+  const Answer merged = MergeParts("--part " + part);
+  EXPECT_EQ(merged.code, ExitCode::kDone);
+  EXPECT_THAT(merged.err, HasSubstr("without data-parallel scaling"));
 }
 
 TEST(RankCommandTest, PlansAreFilesThatSimulateTakes) {
