@@ -1,49 +1,56 @@
 #include <algorithm>
 
 #include "exec/cuda/bias.h"
+#include "exec/cuda/kernels/column_sums.cuh"
 #include "exec/cuda/kernels/element.cuh"
+#include "exec/cuda/kernels/rows.cuh"
 
 namespace twinstep::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kRowsOfPart = 256;  // Of dy that one block sums: part of the arithmetic.
-
-std::int64_t Parts(std::int64_t n) { return (n + kRowsOfPart - 1) / kRowsOfPart; }
-
 unsigned Blocks(std::int64_t elements) {
   return static_cast<unsigned>((elements + kThreads - 1) / kThreads);
 }
 
 template <typename T>
-__global__ void AddBiasKernel(std::int64_t elements, std::int64_t width, const T* bias, T* y) {
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i < elements) Round(ToCompute(y[i]) + ToCompute(bias[i % width]), &y[i]);
-}
+struct AddBiasBody {
+  static constexpr int kWidest = kWide<T>;
+  std::int64_t width;
+  const T* bias;
+  T* y;
 
-// parts[p][j] = sum of dy's rows of part p; a thread a column.
+  template <int kCount>
+  struct Input {
+    Run<T, kCount> y, bias;
+  };
+  template <int kCount>
+  __device__ Input<kCount> Load(std::int64_t row, std::int64_t column) const {
+    return {Run<T, kCount>::Load(y + row * width + column), Run<T, kCount>::Load(bias + column)};
+  }
+  template <int kCount>
+  __device__ void Finish(std::int64_t row, std::int64_t column, const Input<kCount>& x) const {
+    Run<T, kCount> sum;
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) sum.Set(j, x.y.Get(j) + x.bias.Get(j));
+    sum.Store(y + row * width + column);
+  }
+};
+
 template <typename T>
-__global__ void SumPartsKernel(std::int64_t n, std::int64_t width, const T* dy, Compute<T>* parts) {
-  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (column >= width) return;
-  const std::int64_t begin = blockIdx.y * kRowsOfPart;
-  const std::int64_t end = begin + kRowsOfPart < n ? begin + kRowsOfPart : n;
-  Compute<T> sum = 0;
-#pragma unroll 8
-  for (std::int64_t i = begin; i < end; ++i) sum += ToCompute(dy[i * width + column]);
-  parts[blockIdx.y * width + column] = sum;
-}
+struct RowSums {
+  static constexpr int kWidest = kWide<T>, kSums = 1;
+  const T* dy;
+  std::int64_t width;
 
-template <typename C, typename G>
-__global__ void SumOfPartsKernel(std::int64_t parts_count, std::int64_t width, const C* parts,
-                                 const G* previous, G* db) {
-  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (column >= width) return;
-  C sum = 0;
-  for (std::int64_t p = 0; p < parts_count; ++p) sum += parts[p * width + column];
-  if (previous != nullptr) sum += ToCompute(previous[column]);
-  Round(sum, &db[column]);
-}
+  template <int kCount>
+  __device__ void AddTo(std::int64_t row, std::int64_t column,
+                        Compute<T> (&sums)[1][kCount]) const {
+    const auto gradient = Run<T, kCount>::Load(dy + row * width + column);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) sums[0][j] += gradient.Get(j);
+  }
+};
 
 template <typename T>
 __global__ void FillKernel(std::int64_t elements, T* x) {
@@ -63,15 +70,14 @@ cudaError_t AddBias(Dtype dtype, std::int64_t n, std::int64_t width, const void*
                     cudaStream_t stream) {
   return WithElement(dtype, [&](auto element) {
     using T = decltype(element);
-    AddBiasKernel<<<Blocks(n * width), kThreads, 0, stream>>>(
-        n * width, width, static_cast<const T*>(bias), static_cast<T*>(y));
-    return cudaGetLastError();
+    const AddBiasBody<T> body{width, static_cast<const T*>(bias), static_cast<T*>(y)};
+    return LaunchRows(n, width, Aligned(16, body.bias, body.y), stream, body);
   });
 }
 
 std::size_t BiasGradientWorkspaceBytes(Dtype dtype, std::int64_t n, std::int64_t width) {
   const std::size_t element = dtype == Dtype::kFp64 ? sizeof(double) : sizeof(float);
-  return static_cast<std::size_t>(Parts(n) * width) * element;
+  return static_cast<std::size_t>(ColumnChunks(n) * width) * element;
 }
 
 cudaError_t BiasGradient(Dtype dtype, Dtype gradient, std::int64_t n, std::int64_t width,
@@ -81,11 +87,11 @@ cudaError_t BiasGradient(Dtype dtype, Dtype gradient, std::int64_t n, std::int64
     using T = decltype(element);
     using G = decltype(gradient_element);
     auto* const parts = reinterpret_cast<Compute<T>*>(workspace);
-    const dim3 grid(Blocks(width), static_cast<unsigned>(Parts(n)));
-    SumPartsKernel<<<grid, kThreads, 0, stream>>>(n, width, static_cast<const T*>(dy), parts);
-    SumOfPartsKernel<<<Blocks(width), kThreads, 0, stream>>>(
-        Parts(n), width, parts, static_cast<const G*>(previous), static_cast<G*>(db));
-    return cudaGetLastError();
+    const RowSums<T> body{static_cast<const T*>(dy), width};
+    const cudaError_t error = LaunchColumnPartials(n, width, Aligned(16, dy), parts, stream, body);
+    if (error != cudaSuccess) return error;
+    return LaunchColumnTotals(parts, ColumnChunks(n), width, width, static_cast<const G*>(previous),
+                              static_cast<G*>(db), stream);
   });
 }
 

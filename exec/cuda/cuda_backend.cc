@@ -86,7 +86,7 @@ Status CudaBackend::Prepare(std::shared_ptr<const Program> program) {
     if (const Status done = (this->*step)(); !done.ok()) return done;
   }
   BindOperands();
-  pairs_ = FindFusedPairs(*program_);
+  pairs_ = FindFusedPairs(*program_, /*same_bits=*/options_.deterministic);
   if (options_.record_times) {
     Result<std::unique_ptr<TaskEvents>> times = TaskEvents::Create(graph.tasks.size());
     if (!times.ok()) return times.error();
@@ -240,7 +240,9 @@ Status CudaBackend::TuneOperators() {
   for (TaskId id = 0; id < graph.TaskCount(); ++id) {
     const Task& task = graph.tasks[id];
     if (task.kind == TaskKind::kHost || task.rendezvous != kNone) continue;
-    const Status tuned = operators_->Tune(CallOf(id));
+    const std::byte* residual = nullptr;
+    const KernelCall call = GemmCallOf(id, &residual);
+    const Status tuned = operators_->Tune(call, residual);
     if (!tuned.ok()) return tuned;
   }
   return CudaCall(cudaDeviceSynchronize(), "tuning");
@@ -278,6 +280,17 @@ KernelCall CudaBackend::CallOf(TaskId id) {
           .step = reinterpret_cast<const DeviceStep*>(device_step_.get()),
           .workspace = lane.scratch.get(),
           .stream = lane.stream};
+}
+
+// The call of a task, which writes the sum with the residual where a pair's product does.
+KernelCall CudaBackend::GemmCallOf(TaskId id, const std::byte** residual) {
+  KernelCall call = CallOf(id);
+  if (pairs_.fusion[id] == Fusion::kGemmAdd) {
+    const KernelCall sum = CallOf(pairs_.partner[id]);
+    call.writes = sum.writes;
+    *residual = sum.reads[1];
+  }
+  return call;
 }
 
 void CudaBackend::Check(cudaError_t code, const char* what, TaskId task) {
@@ -319,10 +332,19 @@ void CudaBackend::RunOnHost(TaskId id) {
 }
 
 Status CudaBackend::LaunchOperator(TaskId id) {
-  const KernelCall call = CallOf(id);
-  if (pairs_.fusion[id] == Fusion::kNone) return operators_->Launch(call);
-  if (pairs_.fusion[id] == Fusion::kWithNext) return Unit{};
-  const KernelCall first = CallOf(pairs_.first[id]);
+  const std::byte* residual = nullptr;
+  const KernelCall call = GemmCallOf(id, &residual);
+  switch (pairs_.fusion[id]) {
+    case Fusion::kNone:
+    case Fusion::kGemmAdd:
+      return operators_->Launch(call, residual);
+    case Fusion::kWithNext:
+    case Fusion::kWithPrevious:
+      return Unit{};
+    default:
+      break;
+  }
+  const KernelCall first = CallOf(pairs_.partner[id]);
   const std::int64_t n = call.shape.dims[0], f = call.shape.dims[1];
   if (pairs_.fusion[id] == Fusion::kSwiGluBackward) {
     return CudaCall(LaunchSwiGluBackward(call.shape.dtype, n, f, first.reads[0], first.reads[2],

@@ -80,6 +80,7 @@ class CudaBackend : public Backend {
   std::size_t LaneOf(TaskId task) const;
   LaneStream& StreamOf(TaskId task) { return lanes_[LaneOf(task)]; }
   KernelCall CallOf(TaskId task);
+  KernelCall GemmCallOf(TaskId task, const std::byte** residual);
   void RunOnHost(TaskId task);
   Status LaunchOperator(TaskId task);
   void RecordStart(TaskId task);

@@ -9,9 +9,10 @@ namespace {
 
 class Finder {
  public:
-  explicit Finder(const Program& program) : program_(program), graph_(*program.graph) {
+  Finder(const Program& program, bool same_bits)
+      : program_(program), graph_(*program.graph), same_bits_(same_bits) {
     pairs_.fusion.assign(graph_.tasks.size(), Fusion::kNone);
-    pairs_.first.assign(graph_.tasks.size(), kNone);
+    pairs_.partner.assign(graph_.tasks.size(), kNone);
   }
 
   FusedPairs Find() {
@@ -28,7 +29,7 @@ class Finder {
     // Known only now: whether all readers of SiLU's outputs are fused.
     for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
       if (pairs_.fusion[id] != Fusion::kSwiGlu) continue;
-      const BufferId silu = graph_.Writes(pairs_.first[id])[0].buffer;
+      const BufferId silu = graph_.Writes(pairs_.partner[id])[0].buffer;
       if (readers_[silu] > fused_readers_[silu]) pairs_.fusion[id] = Fusion::kSwiGluWithSilu;
     }
     return std::move(pairs_);
@@ -63,24 +64,64 @@ class Finder {
           a_writes[1] == graph_.Writes(second)[0] && readers_[a_writes[0].buffer] == 1) {
         Fuse(first, second, Fusion::kSwiGluBackward, a_reads[1].buffer);
       }
+    } else if (OpOf(first) == OpCode::kGemmForward && OpOf(second) == OpCode::kAdd) {
+      if (!same_bits_ && CanAddInGemm(first, second)) {
+        pairs_.fusion[first] = Fusion::kGemmAdd;
+        pairs_.fusion[second] = Fusion::kWithPrevious;
+        pairs_.partner[first] = second;
+        pairs_.partner[second] = first;
+      }
     }
+  }
+
+  // x, W -> z; z, residual -> y. The sum is written before it was due, over what only the product
+  // still had to read: y must lie elsewhere.
+  bool CanAddInGemm(TaskId first, TaskId second) const {
+    constexpr unsigned kBias = kHasBias;
+    if ((graph_.shapes[graph_.tasks[first].shape].flags & kBias) != 0 ||
+        (graph_.shapes[graph_.tasks[second].shape].flags & kBias) != 0 ||
+        program_.Waits(second).size() > 0) {
+      return false;
+    }
+    const Operand& z = graph_.Writes(first)[0];
+    const Operand& residual = graph_.Reads(second)[1];
+    const Operand& y = graph_.Writes(second)[0];
+    if (z != graph_.Reads(second)[0] || readers_[z.buffer] != 1) return false;
+    for (const Operand& x : graph_.Reads(first)) {
+      if (Overlap(x, y)) return false;
+    }
+    return residual == y || !Overlap(residual, y);
+  }
+
+  bool Overlap(const Operand& a, const Operand& b) const {
+    const Buffer &x = graph_.buffers[a.buffer], &y = graph_.buffers[b.buffer];
+    if (x.rank != y.rank || x.pool != y.pool) return false;
+    const std::int64_t x_begin = Begin(a), y_begin = Begin(b);
+    return x_begin < y_begin + graph_.OperandBytes(b) && y_begin < x_begin + graph_.OperandBytes(a);
+  }
+  std::int64_t Begin(const Operand& x) const {
+    return program_.arena->offset[x.buffer] + graph_.slices[x.slice].offset;
   }
 
   void Fuse(TaskId first, TaskId second, Fusion fusion, BufferId silu) {
     pairs_.fusion[first] = Fusion::kWithNext;
     pairs_.fusion[second] = fusion;
-    pairs_.first[second] = first;
+    pairs_.partner[first] = second;
+    pairs_.partner[second] = first;
     ++fused_readers_[silu];
   }
 
   const Program& program_;
   const TaskGraph& graph_;
+  const bool same_bits_;
   FusedPairs pairs_;
   std::vector<std::uint32_t> readers_, fused_readers_;  // By buffer.
 };
 
 }  // namespace
 
-FusedPairs FindFusedPairs(const Program& program) { return Finder(program).Find(); }
+FusedPairs FindFusedPairs(const Program& program, bool same_bits) {
+  return Finder(program, same_bits).Find();
+}
 
 }  // namespace twinstep::cuda

@@ -112,7 +112,7 @@ std::size_t GemmWorkspaceBytes(const OpShape& shape) {
 }
 
 std::size_t GemmEngine::KeyHash::operator()(const Key& key) const {
-  return OpShapeHash{}(key.shape) * 31 + key.alignment * 8 +
+  return OpShapeHash{}(key.shape) * 31 + key.alignment * 16 + (key.adds ? 8 : 0) +
          static_cast<std::size_t>(key.gradient_dtype);
 }
 
@@ -141,14 +141,15 @@ Status GemmEngine::Check(cublasStatus_t code, const char* what) const {
       .rule = "cublaslt"};
 }
 
-GemmEngine::Key GemmEngine::KeyOf(const KernelCall& call) const {
+GemmEngine::Key GemmEngine::KeyOf(const KernelCall& call, const std::byte* residual) const {
   const Product product = ProductOf(call);
   std::size_t alignment =
       std::min({options_.deterministic ? kTileAlignment : kFullAlignment, AlignmentOf(product.a),
                 AlignmentOf(product.b), AlignmentOf(product.d)});
   if (HasForwardBias(call)) alignment = std::min(alignment, AlignmentOf(call.reads[2]));
+  if (residual != nullptr) alignment = std::min(alignment, AlignmentOf(residual));
   // Only these bits tell a kernel how to compute.
-  return {WorkShape(call.shape), call.gradient_dtype, alignment};
+  return {WorkShape(call.shape), call.gradient_dtype, alignment, residual != nullptr};
 }
 
 Status GemmEngine::Describe(const KernelCall& call, std::size_t alignment, Plan* plan) const {
@@ -199,10 +200,10 @@ Status GemmEngine::Describe(const KernelCall& call, std::size_t alignment, Plan*
       "bias");
 }
 
-Status GemmEngine::Multiply(const KernelCall& call, const Plan& plan,
+Status GemmEngine::Multiply(const KernelCall& call, const std::byte* residual, const Plan& plan,
                             const cublasLtMatmulAlgo_t& algorithm) const {
   const Product product = ProductOf(call);
-  const float one = 1, beta = Accumulates(call) ? 1 : 0;
+  const float one = 1, beta = residual != nullptr || Accumulates(call) ? 1 : 0;
   const double wide_one = 1, wide_beta = beta;
   const bool is_double = product.a_type == Dtype::kFp64;
   return Check(
@@ -211,21 +212,21 @@ Status GemmEngine::Multiply(const KernelCall& call, const Plan& plan,
           is_double ? static_cast<const void*>(&wide_one) : static_cast<const void*>(&one),
           product.a, plan.a, product.b, plan.b,
           is_double ? static_cast<const void*>(&wide_beta) : static_cast<const void*>(&beta),
-          product.d, plan.d, product.d, plan.d, &algorithm, call.workspace, kGemmWorkspaceBytes,
+          residual != nullptr ? residual : product.d, plan.d, product.d, plan.d, &algorithm, call.workspace, kGemmWorkspaceBytes,
           call.stream),
       "cublasLtMatmul");
 }
 
-Result<double> GemmEngine::Time(const KernelCall& call, const Plan& plan,
+Result<double> GemmEngine::Time(const KernelCall& call, const std::byte* residual, const Plan& plan,
                                 const cublasLtMatmulAlgo_t& algorithm, int repeats) const {
   std::array<cudaEvent_t, 2> events{};
   for (cudaEvent_t& event : events) {
     const Status made = CudaCall(cudaEventCreate(&event), "cudaEventCreate");
     if (!made.ok()) return made.error();
   }
-  Status status = Multiply(call, plan, algorithm);  // Loads the kernel.
+  Status status = Multiply(call, residual, plan, algorithm);  // Loads the kernel.
   if (status.ok()) status = CudaCall(cudaEventRecord(events[0], call.stream), "cudaEventRecord");
-  for (int i = 0; i < repeats && status.ok(); ++i) status = Multiply(call, plan, algorithm);
+  for (int i = 0; i < repeats && status.ok(); ++i) status = Multiply(call, residual, plan, algorithm);
   float milliseconds = 0;
   if (status.ok()) status = CudaCall(cudaEventRecord(events[1], call.stream), "cudaEventRecord");
   if (status.ok()) status = CudaCall(cudaEventSynchronize(events[1]), "cudaEventSynchronize");
@@ -238,7 +239,8 @@ Result<double> GemmEngine::Time(const KernelCall& call, const Plan& plan,
   return static_cast<double>(milliseconds) * 1e-3 / repeats;
 }
 
-Status GemmEngine::Choose(const KernelCall& call, std::size_t alignment, Plan* plan) const {
+Status GemmEngine::Choose(const KernelCall& call, const std::byte* residual, std::size_t alignment,
+                          Plan* plan) const {
   cublasLtMatmulPreference_t preference = nullptr;
   Status status = Check(blas_->PreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
   if (!status.ok()) return status;
@@ -272,7 +274,7 @@ Status GemmEngine::Choose(const KernelCall& call, std::size_t alignment, Plan* p
   std::vector<std::pair<double, int>> times;
   for (int i = 0; i < count; ++i) {
     const Result<double> time =
-        Time(call, *plan, found[static_cast<std::size_t>(i)].algo, kFirstRepeats);
+        Time(call, residual, *plan, found[static_cast<std::size_t>(i)].algo, kFirstRepeats);
     if (!time.ok()) return time.error();
     times.emplace_back(time.value(), i);
   }
@@ -280,7 +282,7 @@ Status GemmEngine::Choose(const KernelCall& call, std::size_t alignment, Plan* p
   times.resize(std::min<std::size_t>(times.size(), kFinalists));
   for (auto& [seconds, i] : times) {
     const Result<double> time =
-        Time(call, *plan, found[static_cast<std::size_t>(i)].algo, kFinalRepeats);
+        Time(call, residual, *plan, found[static_cast<std::size_t>(i)].algo, kFinalRepeats);
     if (!time.ok()) return time.error();
     seconds = time.value();
   }
@@ -289,8 +291,8 @@ Status GemmEngine::Choose(const KernelCall& call, std::size_t alignment, Plan* p
   return Unit{};
 }
 
-Status GemmEngine::Prepare(const KernelCall& call) {
-  const Key key = KeyOf(call);
+Status GemmEngine::Prepare(const KernelCall& call, const std::byte* residual) {
+  const Key key = KeyOf(call, residual);
   if (plans_.contains(key)) return Unit{};
   auto plan = std::make_unique<Plan>(blas_);
   if (const Status made = Describe(call, key.alignment, plan.get()); !made.ok()) return made;
@@ -302,11 +304,14 @@ Status GemmEngine::Prepare(const KernelCall& call) {
     };
     for (const Status& filled : {fill(product.a_type, product.m * product.k, product.a),
                                  fill(product.b_type, product.k * product.n, product.b),
-                                 fill(product.d_type, product.m * product.n, product.d)}) {
+                                 fill(product.d_type, product.m * product.n, product.d),
+                                 residual == nullptr
+                                     ? Status(Unit{})
+                                     : fill(product.d_type, product.m * product.n, residual)}) {
       if (!filled.ok()) return filled;
     }
   }
-  if (const Status chosen = Choose(call, key.alignment, plan.get()); !chosen.ok()) {
+  if (const Status chosen = Choose(call, residual, key.alignment, plan.get()); !chosen.ok()) {
     return Error{.code = ExitCode::kInternal,
                  .message = StrCat(Name(call.shape.op), " of ", call.shape.dims[0], " x ",
                                    call.shape.dims[1], " x ", call.shape.dims[2], ": ",
@@ -317,8 +322,8 @@ Status GemmEngine::Prepare(const KernelCall& call) {
   return Unit{};
 }
 
-Status GemmEngine::Launch(const KernelCall& call) const {
-  const auto found = plans_.find(KeyOf(call));
+Status GemmEngine::Launch(const KernelCall& call, const std::byte* residual) const {
+  const auto found = plans_.find(KeyOf(call, residual));
   if (found == plans_.end()) return CudaError(StrCat(Name(call.shape.op), " was not prepared"));
   const Plan& plan = *found->second;
   const std::int64_t n = call.shape.dims[0], out = call.shape.dims[1];
@@ -329,7 +334,7 @@ Status GemmEngine::Launch(const KernelCall& call) const {
               "bias");
     if (!set.ok()) return set;
   }
-  if (const Status done = Multiply(call, plan, plan.algorithm); !done.ok()) return done;
+  if (const Status done = Multiply(call, residual, plan, plan.algorithm); !done.ok()) return done;
   if (HasForwardBias(call) && !plan.bias_in_epilogue) {
     return CudaCall(AddBias(call.shape.dtype, n, out, call.reads[2], call.writes[0], call.stream),
                     "bias");

@@ -4,6 +4,7 @@
 //   Result<std::unique_ptr<GemmEngine>> engine = GemmEngine::Create({.deterministic = false});
 //   engine.value()->Prepare(call);  // Once a shape: overwrites operands.
 //   engine.value()->Launch(call);
+//   engine.value()->Launch(call, residual);  // y = x W^T + residual, rounded once.
 //
 // Prepare times the best algorithms of cuBLASLt's heuristics on the operands' memory, and the first
 // of them again: runs differ by up to 15 %. Deterministic engines take the heuristics'
@@ -44,9 +45,11 @@ class GemmEngine {
 
   // Chooses how to compute calls of this shape whose operands are aligned as these are. The call's
   // reads are filled with random numbers and its writes are overwritten if candidates are timed.
-  Status Prepare(const KernelCall& call);
-  // Of a shape and alignment that was prepared.
-  Status Launch(const KernelCall& call) const;
+  // `residual`, of products without bias alone: as many numbers as the product, of its type, added
+  // to it; may be the product's own memory.
+  Status Prepare(const KernelCall& call, const std::byte* residual = nullptr);
+  // Of a shape and alignment that was prepared, with a residual if with one.
+  Status Launch(const KernelCall& call, const std::byte* residual = nullptr) const;
 
  private:
   struct Plan;
@@ -54,6 +57,7 @@ class GemmEngine {
     OpShape shape;
     Dtype gradient_dtype;
     std::size_t alignment;
+    bool adds;
     bool operator==(const Key&) const = default;
   };
   struct KeyHash {
@@ -62,13 +66,14 @@ class GemmEngine {
 
   GemmEngine(const CublasLt* blas, const Options& options);
 
-  Key KeyOf(const KernelCall& call) const;
+  Key KeyOf(const KernelCall& call, const std::byte* residual) const;
   Status Check(cublasStatus_t code, const char* what) const;
   Status Describe(const KernelCall& call, std::size_t alignment, Plan* plan) const;
-  Status Choose(const KernelCall& call, std::size_t alignment, Plan* plan) const;
-  Status Multiply(const KernelCall& call, const Plan& plan,
+  Status Choose(const KernelCall& call, const std::byte* residual, std::size_t alignment,
+                Plan* plan) const;
+  Status Multiply(const KernelCall& call, const std::byte* residual, const Plan& plan,
                   const cublasLtMatmulAlgo_t& algorithm) const;
-  Result<double> Time(const KernelCall& call, const Plan& plan,
+  Result<double> Time(const KernelCall& call, const std::byte* residual, const Plan& plan,
                       const cublasLtMatmulAlgo_t& algorithm, int repeats) const;
 
   const CublasLt* blas_;

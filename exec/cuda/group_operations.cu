@@ -2,6 +2,8 @@
 
 #include "exec/cuda/group_operations.h"
 #include "exec/cuda/kernels/element.cuh"
+#include "exec/cuda/kernels/exact_squares.h"
+#include "exec/cuda/kernels/rows.cuh"
 
 namespace twinstep::cuda {
 namespace {
@@ -14,49 +16,54 @@ struct Members {
   int count;
 };
 
-// Elements [0, elements) of all reads, from `offset` on; to all writes or to one.
+// Elements of all reads, from `offset` on; to the writes [first_write, end_write).
 template <typename T>
-__global__ void SumKernel(const Members members, std::int64_t offset, std::int64_t elements,
-                          int first_write, int end_write) {
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-       i < elements; i += stride) {
-    Compute<T> sum = ToCompute(reinterpret_cast<const T*>(members.read[0])[offset + i]);
+struct SumOfMembers {
+  static constexpr int kWidest = kWide<T>;
+  Members members;
+  std::int64_t offset;
+  int first_write, end_write;
+
+  template <int kCount>
+  using Input = Run<T, kCount>;
+
+  __device__ const T* At(int member, std::int64_t i) const {
+    return reinterpret_cast<const T*>(members.read[member]) + offset + i;
+  }
+  template <int kCount>
+  __device__ Run<T, kCount> Load(std::int64_t, std::int64_t i) const {
+    return Run<T, kCount>::Load(At(0, i));
+  }
+  template <int kCount>
+  __device__ void Finish(std::int64_t, std::int64_t i, const Run<T, kCount>& first) const {
+    Compute<T> sum[kCount];
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) sum[j] = first.Get(j);
+#pragma unroll 4
     for (int k = 1; k < members.count; ++k) {
-      sum += ToCompute(reinterpret_cast<const T*>(members.read[k])[offset + i]);
+      const auto run = Run<T, kCount>::Load(At(k, i));
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) sum[j] += run.Get(j);
     }
-    T rounded;
-    Round(sum, &rounded);
+    Run<T, kCount> rounded;
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) rounded.Set(j, sum[j]);
+    // After every read: a member's operands may be the same bytes.
     for (int k = first_write; k < end_write; ++k) {
-      reinterpret_cast<T*>(members.write[k])[i] = rounded;
+      rounded.Store(reinterpret_cast<T*>(members.write[k]) + i);
     }
   }
-}
+};
 
-// Accumulators of the gradient's norm: 256-bit numbers, least significant limb first, that stick at
-// their largest value (exec/cpu/exact_sum.h).
+// Accumulators of the gradient's norm.
 __global__ void ExactSumKernel(const Members members, std::int64_t accumulators) {
-  constexpr int kLimbs = 4;
-  using Limb = unsigned long long;
   for (std::int64_t i = threadIdx.x; i < accumulators; i += kThreads) {
-    Limb sum[kLimbs] = {};
+    ExactLimbs sum{};
     for (int k = 0; k < members.count; ++k) {
-      const Limb* const part = reinterpret_cast<const Limb*>(members.read[k]) + i * kLimbs;
-      Limb carry = 0;
-      for (int limb = 0; limb < kLimbs; ++limb) {
-        const Limb with_carry = sum[limb] + carry;
-        carry = with_carry < carry ? 1 : 0;
-        sum[limb] = with_carry + part[limb];
-        carry += sum[limb] < with_carry ? 1 : 0;
-      }
-      if (carry > 0) {
-        for (Limb& limb : sum) limb = ~Limb{0};
-      }
+      AddExact(sum, reinterpret_cast<const ExactLimbs*>(members.read[k])[i]);
     }
     for (int k = 0; k < members.count; ++k) {
-      for (int limb = 0; limb < kLimbs; ++limb) {
-        reinterpret_cast<Limb*>(members.write[k])[i * kLimbs + limb] = sum[limb];
-      }
+      reinterpret_cast<ExactLimbs*>(members.write[k])[i] = sum;
     }
   }
 }
@@ -65,18 +72,19 @@ cudaError_t Sum(const OpShape& shape, const Members& members, std::int64_t offse
                 std::int64_t bytes, int first_write, int end_write, cudaStream_t stream) {
   if (bytes == 0) return cudaSuccess;
   if ((shape.flags & kExactSum) != 0) {
-    ExactSumKernel<<<1, kThreads, 0, stream>>>(members, bytes / 32);
+    ExactSumKernel<<<1, kThreads, 0, stream>>>(
+        members, bytes / static_cast<std::int64_t>(sizeof(ExactLimbs)));
     return cudaGetLastError();
   }
   return WithElement(shape.dtype, [&](auto element) {
     using T = decltype(element);
     constexpr auto kSize = static_cast<std::int64_t>(sizeof(T));
-    constexpr std::int64_t kMostBlocks = 2048;
-    const std::int64_t elements = bytes / kSize;
-    const std::int64_t blocks = std::min(kMostBlocks, (elements + kThreads - 1) / kThreads);
-    SumKernel<T><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
-        members, offset_bytes / kSize, elements, first_write, end_write);
-    return cudaGetLastError();
+    bool aligned = offset_bytes % 16 == 0;
+    for (int k = 0; k < members.count; ++k) aligned = aligned && Aligned(16, members.read[k]);
+    for (int k = first_write; k < end_write; ++k)
+      aligned = aligned && Aligned(16, members.write[k]);
+    const SumOfMembers<T> body{members, offset_bytes / kSize, first_write, end_write};
+    return LaunchRows(1, bytes / kSize, aligned, stream, body);
   });
 }
 

@@ -24,12 +24,12 @@ std::size_t Operators::WorkspaceBytes(const OpShape& shape) const {
   return IsKernel(shape.op) ? cuda::WorkspaceBytes(shape) : 0;
 }
 
-Status Operators::Tune(const KernelCall& call) {
-  return IsGemm(call.shape.op) ? gemms_->Prepare(call) : Status(Unit{});
+Status Operators::Tune(const KernelCall& call, const std::byte* residual) {
+  return IsGemm(call.shape.op) ? gemms_->Prepare(call, residual) : Status(Unit{});
 }
 
-Status Operators::Launch(const KernelCall& call) {
-  if (IsGemm(call.shape.op)) return gemms_->Launch(call);
+Status Operators::Launch(const KernelCall& call, const std::byte* residual) {
+  if (IsGemm(call.shape.op)) return gemms_->Launch(call, residual);
   if (IsAttention(call.shape.op)) return attention_.Launch(call);
   return CudaCall(LaunchKernel(call), Name(call.shape.op));
 }

@@ -6,6 +6,7 @@
 //   bytes = operators.value()->WorkspaceBytes(shape);
 //   operators.value()->Tune(call);  // One call a shape: overwrites operands.
 //   operators.value()->Launch(call);
+//   operators.value()->Launch(gemm, residual);  // A forward product without bias plus a residual.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +32,8 @@ class Operators {
 
   Status Plan(const OpShape& shape);
   std::size_t WorkspaceBytes(const OpShape& shape) const;
-  Status Tune(const KernelCall& call);
-  Status Launch(const KernelCall& call);
+  Status Tune(const KernelCall& call, const std::byte* residual = nullptr);
+  Status Launch(const KernelCall& call, const std::byte* residual = nullptr);
 
  private:
   Operators(const Options& options, std::unique_ptr<GemmEngine> gemms)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "tests/exec/runtime/small_models.h"
 #include "tests/exec/runtime/training_run.h"
@@ -16,14 +17,14 @@ using cuda::Fusion;
 
 class FusedPairsTest : public testing::Test {
  protected:
-  void Find(const std::string& model, const Plan& plan) {
+  void Find(const std::string& model, const Plan& plan, bool same_bits = false) {
     resolved_ = ResolveOrDie(SmallModel(model, BF16), plan);
     graph_ = LowerOrDie(SmallModel(model, BF16), resolved_);
     arena_ = PlanArena(graph_);
     Result<Program> program = MakeProgram(graph_, arena_, resolved_);
     ASSERT_TRUE(program.ok());
     program_ = std::move(program).value();
-    pairs_ = cuda::FindFusedPairs(program_);
+    pairs_ = cuda::FindFusedPairs(program_, same_bits);
   }
 
   std::int64_t Count(Fusion fusion) const {
@@ -51,6 +52,44 @@ TEST_F(FusedPairsTest, EveryGatedMlpIsFused) {
             CountOps(OpCode::kSiluForward) + CountOps(OpCode::kSiluBackward));
 }
 
+TEST_F(FusedPairsTest, ProductsAddTheResidual) {
+  Find("llama", SmallPlan(1, 1, 1, 1));
+  EXPECT_GT(CountOps(OpCode::kAdd), 0);
+  EXPECT_EQ(Count(Fusion::kGemmAdd), CountOps(OpCode::kAdd));
+  EXPECT_EQ(Count(Fusion::kWithPrevious), CountOps(OpCode::kAdd));
+  Find("llama", SmallPlan(1, 1, 1, 1), /*same_bits=*/true);
+  EXPECT_EQ(Count(Fusion::kGemmAdd), 0);
+  EXPECT_GT(Count(Fusion::kSwiGlu), 0);
+  // Several ranks sum their products before the residual.
+  Find("llama", SmallPlan(2, 1, 1, 1));
+  EXPECT_EQ(Count(Fusion::kGemmAdd), 0);
+}
+
+// Whatever a plan drops early, a sum is not written over what its product still reads.
+TEST_F(FusedPairsTest, SumsOverwriteNoFactor) {
+  Plan checkpointed = SmallPlan(1, 1, 1, 1);
+  checkpointed.set_recompute(RECOMPUTE_FULL);
+  Plan chunked = SmallPlan(1, 1, 1, 1);
+  chunked.set_persistent_chunks(1);
+  chunked.set_checkpointed_blocks(2);
+  for (const Plan& plan : {SmallPlan(1, 1, 1, 1), SmallPlan(1, 1, 4, 1), checkpointed, chunked}) {
+    Find("llama", plan);
+    const auto range = [&](const Operand& x) {
+      const std::int64_t begin = arena_.offset[x.buffer] + graph_.slices[x.slice].offset;
+      return std::pair(begin, begin + graph_.OperandBytes(x));
+    };
+    for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
+      if (pairs_.fusion[id] != Fusion::kGemmAdd) continue;
+      const Operand& sum = graph_.Writes(pairs_.partner[id])[0];
+      for (const Operand& x : graph_.Reads(id)) {
+        if (graph_.buffers[x.buffer].pool != graph_.buffers[sum.buffer].pool) continue;
+        EXPECT_TRUE(range(x).second <= range(sum).first || range(sum).second <= range(x).first)
+            << graph_.TaskName(id);
+      }
+    }
+  }
+}
+
 TEST_F(FusedPairsTest, OutputsThatAreOffloadedAreWritten) {
   Plan plan = SmallPlan(1, 1, 4, 1);
   plan.set_offload_ratio(1);
@@ -58,7 +97,7 @@ TEST_F(FusedPairsTest, OutputsThatAreOffloadedAreWritten) {
   // Whoever fuses must leave what a copy reads: no pair with a reader on another lane drops it.
   for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
     if (pairs_.fusion[id] != Fusion::kSwiGlu) continue;
-    const BufferId silu = graph_.Writes(pairs_.first[id])[0].buffer;
+    const BufferId silu = graph_.Writes(pairs_.partner[id])[0].buffer;
     for (TaskId reader = 0; reader < graph_.TaskCount(); ++reader) {
       for (const Operand& x : graph_.Reads(reader)) {
         if (x.buffer != silu) continue;
@@ -76,8 +115,8 @@ TEST_F(FusedPairsTest, OtherActivationsAreNot) {
 TEST_F(FusedPairsTest, PairsAreNeighboursOfOneLane) {
   Find("llama-gqa", SmallPlan(2, 1, 2, 1));
   for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
-    const TaskId first = pairs_.first[id];
-    if (first == kNone) continue;
+    const TaskId first = pairs_.partner[id];
+    if (first == kNone || first > id) continue;
     EXPECT_EQ(graph_.tasks[first].rank, graph_.tasks[id].rank);
     EXPECT_EQ(graph_.tasks[first].lane, graph_.tasks[id].lane);
     EXPECT_EQ(program_.event[first], kNone);

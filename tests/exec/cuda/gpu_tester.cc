@@ -64,9 +64,10 @@ GpuTester::GpuTester(const cuda::Operators::Options& options) {
 }
 
 Status GpuTester::Run(const Op& op, const std::vector<Buffer*>& reads,
-                      const std::vector<Buffer*>& writes) {
+                      const std::vector<Buffer*>& writes, Buffer* residual) {
   std::map<Buffer*, DeviceCopy> copies;
-  for (const auto* list : {&reads, &writes}) {
+  const std::vector<Buffer*> residuals(residual == nullptr ? 0 : 1, residual);
+  for (const auto* list : {&reads, &writes, &residuals}) {
     for (Buffer* buffer : *list) {
       if (copies.contains(buffer)) continue;
       Result<DeviceCopy> copy = CopyToDevice(*buffer);
@@ -95,12 +96,13 @@ Status GpuTester::Run(const Op& op, const std::vector<Buffer*>& reads,
                               .step = reinterpret_cast<const cuda::DeviceStep*>(step.value().get()),
                               .workspace = workspace.value().get(),
                               .stream = nullptr};
+  const std::byte* const added = residual == nullptr ? nullptr : copies[residual].memory.get();
   // Tuning overwrites the operands: they are copied once more.
-  if (const Status tuned = operators_->Tune(call); !tuned.ok()) return tuned;
+  if (const Status tuned = operators_->Tune(call, added); !tuned.ok()) return tuned;
   for (auto& [buffer, copy] : copies) {
     cudaMemcpy(copy.memory.get(), buffer->bytes().data(), copy.bytes, cudaMemcpyHostToDevice);
   }
-  if (const Status launched = operators_->Launch(call); !launched.ok()) return launched;
+  if (const Status launched = operators_->Launch(call, added); !launched.ok()) return launched;
   const Status done = CudaCall(cudaDeviceSynchronize(), Name(op.shape.op));
   if (!done.ok()) return done;
   for (auto& [buffer, copy] : copies) {

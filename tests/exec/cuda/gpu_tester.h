@@ -16,7 +16,9 @@ class GpuTester {
   explicit GpuTester(const cuda::Operators::Options& options = {});
 
   // As RunOn of kernel_tester.h. An Error too if bytes outside of the operands were written.
-  Status Run(const Op& op, const std::vector<Buffer*>& reads, const std::vector<Buffer*>& writes);
+  // `residual` as of Operators::Launch.
+  Status Run(const Op& op, const std::vector<Buffer*>& reads, const std::vector<Buffer*>& writes,
+             Buffer* residual = nullptr);
 
  private:
   std::unique_ptr<cuda::Operators> operators_;

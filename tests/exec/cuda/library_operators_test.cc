@@ -168,6 +168,40 @@ TEST(LibraryOperatorsTest, GemmsMatchTheCpuBackend) {
   }
 }
 
+// y = x W^T + residual, also in the residual's place.
+TEST(LibraryOperatorsTest, GemmsAddAResidual) {
+  if (!HasGpu()) GTEST_SKIP() << "no GPU";
+  GpuTester tester;
+  for (const auto& [n, out, in] :
+       std::vector<std::array<std::int64_t, 3>>{{1024, 768, 512}, {37, 61, 29}, {5, 1, 7}}) {
+    const Case test_case{"gemm",
+                         MakeShape(OpCode::kGemmForward, {n, out, in}),
+                         {{.elements = n * in}, {.elements = out * in}},
+                         {{.elements = n * out}}};
+    for (const Precision& precision : Precisions()) {
+      for (const bool in_place : {false, true}) {
+        SCOPED_TRACE(std::to_string(n) + ", " + precision.name + (in_place ? ", in place" : ""));
+        Buffer x(Random(n * in, 1), precision.types.element);
+        Buffer w(Random(out * in, 2), precision.types.element);
+        Buffer residual(Random(n * out, 3), precision.types.element);
+        Buffer y = Buffer::Poisoned(n * out, precision.types.element);
+        Call cpu(test_case, precision.reference, {x.values(), w.values()});
+        cpu.RunOnCpu();
+        Values sum = cpu.Written(0);
+        const Values added = residual.values();
+        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += added[i];
+
+        Op op{.shape = test_case.shape, .gradient_dtype = precision.types.gradient};
+        op.shape.dtype = precision.types.element;
+        Buffer* const written = in_place ? &residual : &y;
+        const Status done = tester.Run(op, {&x, &w}, {written}, &residual);
+        ASSERT_TRUE(done.ok()) << done.error().message;
+        EXPECT_LE(RelativeError(written->values(), sum), precision.tolerance);
+      }
+    }
+  }
+}
+
 struct Attention {
   std::int64_t b, heads, kv_heads, s_q, s_kv, d;
   int index = 0, count = 1;  // Context parallel.
