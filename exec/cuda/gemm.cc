@@ -212,8 +212,8 @@ Status GemmEngine::Multiply(const KernelCall& call, const std::byte* residual, c
           is_double ? static_cast<const void*>(&wide_one) : static_cast<const void*>(&one),
           product.a, plan.a, product.b, plan.b,
           is_double ? static_cast<const void*>(&wide_beta) : static_cast<const void*>(&beta),
-          residual != nullptr ? residual : product.d, plan.d, product.d, plan.d, &algorithm, call.workspace, kGemmWorkspaceBytes,
-          call.stream),
+          residual != nullptr ? residual : product.d, plan.d, product.d, plan.d, &algorithm,
+          call.workspace, kGemmWorkspaceBytes, call.stream),
       "cublasLtMatmul");
 }
 
@@ -226,7 +226,8 @@ Result<double> GemmEngine::Time(const KernelCall& call, const std::byte* residua
   }
   Status status = Multiply(call, residual, plan, algorithm);  // Loads the kernel.
   if (status.ok()) status = CudaCall(cudaEventRecord(events[0], call.stream), "cudaEventRecord");
-  for (int i = 0; i < repeats && status.ok(); ++i) status = Multiply(call, residual, plan, algorithm);
+  for (int i = 0; i < repeats && status.ok(); ++i)
+    status = Multiply(call, residual, plan, algorithm);
   float milliseconds = 0;
   if (status.ok()) status = CudaCall(cudaEventRecord(events[1], call.stream), "cudaEventRecord");
   if (status.ok()) status = CudaCall(cudaEventSynchronize(events[1]), "cudaEventSynchronize");
@@ -302,12 +303,12 @@ Status GemmEngine::Prepare(const KernelCall& call, const std::byte* residual) {
       return CudaCall(FillRandom(dtype, elements, const_cast<void*>(x), call.stream),
                       "random operands");
     };
-    for (const Status& filled : {fill(product.a_type, product.m * product.k, product.a),
-                                 fill(product.b_type, product.k * product.n, product.b),
-                                 fill(product.d_type, product.m * product.n, product.d),
-                                 residual == nullptr
-                                     ? Status(Unit{})
-                                     : fill(product.d_type, product.m * product.n, residual)}) {
+    for (const Status& filled :
+         {fill(product.a_type, product.m * product.k, product.a),
+          fill(product.b_type, product.k * product.n, product.b),
+          fill(product.d_type, product.m * product.n, product.d),
+          residual == nullptr ? Status(Unit{})
+                              : fill(product.d_type, product.m * product.n, residual)}) {
       if (!filled.ok()) return filled;
     }
   }

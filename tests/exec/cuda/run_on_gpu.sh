@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
 # Everything that is tested and measured on a GPU, in one call; a short table comes last.
 #
-#   bazel build --define simgrid=off //:twinstep //tests/exec/cuda/...
+#   bazel build --define simgrid=off //:twinstep //tests/exec/cuda:training_benchmark \
+#       //tests/exec/cuda/...
 #   tests/exec/cuda/run_on_gpu.sh [STEP ...]
 #
-# Steps: operators training resume bench pytorch sanitizer (default: all but the last). Binaries are
-# taken from bazel-bin, or from the folder BIN; full output goes to the folder OUT (default: a new
-# one). Where PyTorch is installed, its CUDA libraries serve if there are no others.
+# Steps: correct (operators training text sanitizer, all at once) speed chunks pytorch largest
+# kernels; default: all. Binaries are taken from bazel-bin, or from the folder BIN; full output goes
+# to the folder OUT (default: a new one). Where PyTorch is installed, its CUDA libraries serve if
+# there are no others.
 set -uo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-bin=${BIN:-$here/../../../bazel-bin}
+root=$here/../../..
+bin=${BIN:-$root/bazel-bin}
 out=${OUT:-$(mktemp -d)}
 steps=("$@")
-[ ${#steps[@]} -gt 0 ] || steps=(operators training resume bench pytorch)
+[ ${#steps[@]} -gt 0 ] || steps=(correct speed chunks pytorch largest kernels)
 
 libraries=/usr/local/cuda/lib64
 for folder in $(python3 -c 'import nvidia; print(*nvidia.__path__)' 2>/dev/null); do
@@ -21,8 +24,8 @@ for folder in $(python3 -c 'import nvidia; print(*nvidia.__path__)' 2>/dev/null)
 done
 export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
-table=()
-note() { table+=("$*"); }
+: >"$out/table"
+note() { echo "$*" >>"$out/table"; }
 find_binary() {
   for path in "$bin/$1" "$bin/tests/exec/cuda/$1" "$bin/tests/exec/cuda/kernels/$1"; do
     [ -x "$path" ] && { echo "$path"; return; }
@@ -30,63 +33,133 @@ find_binary() {
   echo "$bin/$1"
 }
 
-run_test() {
-  local log=$out/$1.log begin=$SECONDS
-  if "$(find_binary "$1")" --gtest_brief=1 >"$log" 2>&1; then
-    note "$1: passed, $((SECONDS - begin)) s: $(tail -1 "$log")"
+run_test() {  # TEST [FILTER]
+  local log=$out/$1${2:+.$2}.log begin=$SECONDS
+  if timeout 300 "$(find_binary "$1")" --gtest_brief=1 --gtest_filter="${2:-*}" >"$log" 2>&1; then
+    note "$1${2:+ $2}: passed, $((SECONDS - begin)) s: $(tail -1 "$log")"
   else
-    note "$1: FAILED, $((SECONDS - begin)) s: $(grep -c 'Failure' "$log") failures"
-    head -c 6000 "$log"
+    note "$1${2:+ $2}: FAILED ($?), $((SECONDS - begin)) s: $(grep -c 'Failure' "$log") failures"
+    head -c 2500 "$log"
     grep FAILED "$log" | tail -12
   fi
 }
 
-model_1b='name: "llama-1.3b" family: LLAMA layers: 24 hidden_size: 2048 ffn_hidden_size: 5504
-attention_heads: 16 vocab_size: 32000 max_sequence_length: 1024'
-model_7b='name: "llama-6.7b" family: LLAMA layers: 32 hidden_size: 4096 ffn_hidden_size: 11008
-attention_heads: 32 vocab_size: 32000 max_sequence_length: 1024'
-echo "$model_1b" >"$out/1b.textproto"
-echo "$model_7b" >"$out/7b.textproto"
+operators() {  # Each test of the kernels in a process of its own: most of the time is the CPU's.
+  run_test library_operators_test &
+  for test in $("$(find_binary kernels_test)" --gtest_list_tests | grep '^  '); do
+    run_test kernels_test "KernelsTest.$test" &
+  done
+  wait
+}
+
+train() {
+  "$(find_binary twinstep)" train --model tiny-llama --data "$root/README.md" --steps 300 --lr 5e-3 \
+    --seq 128 --global-batch 8 --micro-batch 4 "$@"
+}
+
+# The largest difference of the losses of the first 50 steps, and the means of the last 50.
+compare() {  # LABEL LOG REFERENCE
+  note "$1: $(python3 - "$2" "$3" <<'PYTHON'
+import json
+import sys
+
+a, b = ([json.loads(line)["loss"] for line in open(path)] for path in sys.argv[1:])
+largest = max(abs(x - y) for x, y in zip(a[:50], b[:50]))
+verdict = "passed" if len(a) == len(b) and largest <= 1e-2 else "FAILED"
+print(f"{verdict}, losses of 50 steps within {largest:.1e} of the CPU backend's; step 1 {a[0]:.4f}, "
+      f"mean of the last 50 of {len(a)} steps {sum(a[-50:]) / 50:.4f}, CPU {sum(b[-50:]) / 50:.4f}")
+PYTHON
+)"
+}
+
+text() {
+  for precision in fp32 bf16; do
+    train --precision $precision --threads 2 --log "$out/cpu_$precision.jsonl" \
+      >"$out/cpu_$precision.log" 2>&1 &
+    train --precision $precision --backend cuda --log "$out/gpu_$precision.jsonl" \
+      >"$out/gpu_$precision.log" 2>&1 &
+  done
+  (
+    train --backend cuda --deterministic >"$out/whole.log" 2>&1
+    train --backend cuda --deterministic --save "$out/saved" --save-every 100 >/dev/null 2>&1
+    rm -f "$out"/saved/*300*
+    train --backend cuda --deterministic --save "$out/saved" --resume "$out/saved" \
+      >"$out/resumed.log" 2>&1
+    last() { grep '^step 300' "$1" | cut -d' ' -f1-6; }
+    if [ -n "$(last "$out/whole.log")" ] &&
+      [ "$(last "$out/whole.log")" = "$(last "$out/resumed.log")" ]; then
+      note "resume after step 200: passed, the same $(last "$out/whole.log")"
+    else
+      note "resume: FAILED: '$(last "$out/whole.log")', resumed '$(last "$out/resumed.log")' $(tail -1 "$out/resumed.log")"
+    fi
+    train --backend cuda --trace "$out/tiny.json" >"$out/trace.log" 2>&1
+    note "trace: $(wc -c <"$out/tiny.json") bytes; $(tail -1 "$out/trace.log")"
+  ) &
+  wait
+  for precision in fp32 bf16; do
+    compare "tiny-llama on the README, $precision" "$out/gpu_$precision.jsonl" \
+      "$out/cpu_$precision.jsonl"
+  done
+}
+
+sanitize() {  # TOOL TEST FILTER
+  local log=$out/$1_$2.log begin=$SECONDS
+  timeout 300 compute-sanitizer --tool "$1" --error-exitcode 9 "$(find_binary "$2")" \
+    --gtest_filter="$3" >"$log" 2>&1
+  note "compute-sanitizer $1 $2 $3: exit $?, $((SECONDS - begin)) s, $(tail -1 "$log")"
+}
+
+sanitizer() {
+  for tool in memcheck racecheck; do
+    sanitize $tool kernels_test '*OddSizes*:*FusedSwiGlu*' &
+    sanitize $tool training_test '*TimesAreInOrder*' &
+  done
+  wait
+}
+
+echo 'name: "llama-1.3b" family: LLAMA layers: 24 hidden_size: 2048 ffn_hidden_size: 5504
+attention_heads: 16 vocab_size: 32000 max_sequence_length: 1024' >"$out/1b.textproto"
+echo 'name: "llama-6.7b" family: LLAMA layers: 32 hidden_size: 4096 ffn_hidden_size: 11008
+attention_heads: 32 vocab_size: 32000 max_sequence_length: 1024' >"$out/7b.textproto"
+# GPT-2 grown: its vocabulary, positions and dropout; 14 bytes of model state a parameter.
+echo 'name: "gpt2-18b" family: GPT layers: 22 hidden_size: 8192 ffn_hidden_size: 32768
+attention_heads: 64 vocab_size: 50257 max_sequence_length: 1024 tied_embeddings: true
+recipe { precision: BF16 gradient_precision: PARAMETER_GRADIENT hidden_dropout: 0.1
+attention_dropout: 0.1 }' >"$out/18b.textproto"
 
 bench() {  # MODEL MICRO_BATCH GLOBAL_BATCH STEPS [PLAN]
   local log=$out/bench_$1_$2${5:+_chunks}.log
   "$(find_binary training_benchmark)" "$out/$1.textproto" "$2" "$3" 1024 "$4" "${5:-}" >"$log" 2>&1
-  cat "$log"
   note "$(grep '^TOTAL' "$log" || tail -1 "$log")"
   note "  $(grep '^recording' "$log"); $(grep '^iteration' "$log")"
+  while read -r line; do note "  $line"; done < <(grep -E '^(copies|CPU Adam)' "$log")
 }
 
-train() {
-  "$(find_binary twinstep)" train --backend cuda --model tiny-llama --data "$here/run_on_gpu.sh" \
-    --steps 300 --lr 5e-3 --seq 128 --global-batch 8 --micro-batch 4 "$@"
+largest() {
+  local log=$out/largest.log
+  "$(find_binary training_benchmark)" "$out/18b.textproto" 4 4 1024 3 \
+    'persistent_chunks: 12 chunk_buffers: 3 checkpointed_blocks: 22' train >"$log" 2>&1
+  note "$(grep '^TOTAL' "$log" || echo "largest: FAILED: $(tail -2 "$log")")"
 }
 
 for step in "${steps[@]}"; do
   case $step in
-    operators) run_test library_operators_test; run_test kernels_test ;;
+    operators | text | sanitizer | largest) $step ;;
     training) run_test training_test ;;
-    resume)
-      train --log "$out/plain.jsonl" >"$out/plain.log" 2>&1
-      note "300 steps of tiny-llama: $(grep '^step 1 ' "$out/plain.log"), $(grep '^step 300' "$out/plain.log")"
-      train --deterministic >"$out/whole.log" 2>&1
-      train --deterministic --save "$out/saved" --save-every 100 >/dev/null 2>&1
-      rm -f "$out"/saved/*300*
-      train --deterministic --save "$out/saved" --resume "$out/saved" >"$out/resumed.log" 2>&1
-      last() { grep '^step 300' "$1" | cut -d' ' -f1-6; }
-      if [ -n "$(last "$out/whole.log")" ] &&
-        [ "$(last "$out/whole.log")" = "$(last "$out/resumed.log")" ]; then
-        note "resume: the same $(last "$out/whole.log")"
-      else
-        note "resume: FAILED: '$(last "$out/whole.log")', resumed '$(last "$out/resumed.log")' $(tail -1 "$out/resumed.log")"
-      fi
-      train --trace "$out/tiny.json" >"$out/trace.log" 2>&1
-      note "trace: $(wc -c <"$out/tiny.json") bytes; $(tail -1 "$out/trace.log")"
+    correct)
+      operators &
+      run_test training_test &
+      text &
+      sanitizer &
+      wait
       ;;
-    bench)
+    speed)
       bench 1b 32 32 8
       bench 1b 8 8 16
-      bench 1b 32 32 4 'persistent_chunks: 4 chunk_buffers: 3 checkpointed_blocks: 20'
       bench 7b 4 32 3
+      ;;
+    chunks)
+      bench 1b 32 32 4 'persistent_chunks: 4 chunk_buffers: 3 checkpointed_blocks: 20'
       bench 7b 32 32 3 'persistent_chunks: 6 chunk_buffers: 4 checkpointed_blocks: 32'
       ;;
     pytorch)
@@ -96,12 +169,10 @@ for step in "${steps[@]}"; do
           tail -1 "$out/pytorch.log")"
       done
       ;;
-    sanitizer)
-      for tool in memcheck racecheck; do
-        compute-sanitizer --tool $tool --error-exitcode 9 "$(find_binary training_test)" \
-          --gtest_filter='*PlansOfSeveral*:*Dropout*' >"$out/$tool.log" 2>&1
-        note "compute-sanitizer $tool: exit $?, $(tail -1 "$out/$tool.log")"
-      done
+    kernels)
+      "$(find_binary kernels_benchmark)" 10 >"$out/kernels_benchmark.log" 2>&1
+      note "kernels_benchmark: exit $?"
+      while read -r line; do note "  $line"; done <"$out/kernels_benchmark.log"
       ;;
     *)
       echo "run_on_gpu.sh: no step '$step'" >&2
@@ -111,4 +182,4 @@ for step in "${steps[@]}"; do
 done
 
 echo "----"
-printf '%s\n' "${table[@]}"
+cat "$out/table"

@@ -1,15 +1,17 @@
 // How fast a model trains on the GPU, and where the time goes.
 //
-//   training_benchmark MODEL MICRO_BATCH GLOBAL_BATCH SEQUENCE STEPS [PLAN]
+//   training_benchmark MODEL MICRO_BATCH GLOBAL_BATCH SEQUENCE STEPS [PLAN [train]]
 //
 // MODEL: a text file as in model_zoo/, PLAN: one of a plan's fields. Prints a line of totals and a
 // table of operators: calls, milliseconds of an iteration, what of the arithmetic or memory rate
 // they reach. Times of operators are from a run of their own, whose slow-down by recording is
-// printed too.
+// printed too; of plans that copy, also what of the link's and the memory's rate is reached.
+// With `train` only STEPS steps, each with its loss: for models whose states fill the machine.
 
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -34,6 +36,7 @@
 #include "sim/lower/lower.h"
 #include "sim/plan/plan.pb.h"
 #include "sim/plan/resolved_plan.h"
+#include "tests/exec/cuda/host_traffic.h"
 
 namespace twinstep {
 namespace {
@@ -73,6 +76,7 @@ struct Setup {
   TaskGraph graph;
   ArenaPlan arena;
   int steps = 0;
+  bool only_train = false;
 };
 
 Setup MakeSetup(int argc, char** argv) {
@@ -83,6 +87,7 @@ Setup MakeSetup(int argc, char** argv) {
   plan.set_global_batch(std::atol(argv[3]));
   plan.set_sequence_length(std::atol(argv[4]));
   setup.steps = std::atoi(argv[5]);
+  setup.only_train = argc > 7 && std::string(argv[7]) == "train";
   const CudaDevice device = ValueOrDie(DescribeCudaDevice(0));
   Cluster cluster;
   cluster.set_name("this machine");
@@ -172,7 +177,10 @@ class Run {
     ValueOrDie(LoadBatch(setup.graph, setup.plan.sequence_length, all.first(all.size() - 1),
                          all.subspan(1), backend_.get()));
     step_.learning_rate = 1e-4;
-    step_.clip_norm = setup.model.recipe().clip_norm();
+    const Recipe& recipe = setup.model.recipe();
+    step_.clip_norm = recipe.clip_norm();
+    step_.hidden_dropout = recipe.hidden_dropout();
+    step_.attention_dropout = recipe.attention_dropout();
   }
 
   // Seconds of an iteration, the mean of `steps`.
@@ -242,13 +250,60 @@ void PrintOperators(const Setup& setup, const Execution& execution) {
               iteration * 1e3, busy * 1e3, static_cast<double>(gaps) * 1e-9);
 }
 
+double SecondsSince(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+void TrainOnly(const Setup& setup) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::int64_t parameters = 0;
+  for (const TensorInfo& tensor : setup.graph.tensors) {
+    if (tensor.state == StateKind::kMoment1) parameters += tensor.rows * tensor.columns;
+  }
+  std::array<double, kPoolCount> arenas{};
+  for (const auto& bytes : setup.arena.arena_bytes) {
+    for (std::size_t pool = 0; pool < arenas.size(); ++pool) {
+      arenas[pool] += static_cast<double>(bytes[pool]) / kGib;
+    }
+  }
+  std::printf("%.3f billion parameters; arenas %.1f GiB GPU, %.1f pinned, %.1f host\n",
+              static_cast<double>(parameters) * 1e-9, arenas[static_cast<std::size_t>(Pool::kGpu)],
+              arenas[static_cast<std::size_t>(Pool::kPinnedHost)],
+              arenas[static_cast<std::size_t>(Pool::kHost)]);
+  std::fflush(stdout);
+  Run run(setup, /*record_times=*/false);
+  std::printf("memory made and weights drawn in %.1f s\n", SecondsSince(begin));
+  double first = 0, last = 0, seconds = 0;
+  for (int step = 1; step <= setup.steps; ++step) {
+    seconds = run.Time(1);
+    last = run.Loss();
+    if (step == 1) first = last;
+    std::printf("step %d: loss %.4f, %.3f s\n", step, last, seconds);
+    std::fflush(stdout);
+  }
+  const BackendMemory memory = run.backend().Memory().value_or(BackendMemory{});
+  std::printf(
+      "TOTAL %s: %.3f billion parameters trained %d steps, loss %.4f to %.4f, last step %.3f s, "
+      "driver %.1f GiB, host arenas %.1f GiB, %.1f s in all\n",
+      setup.model.name().c_str(), static_cast<double>(parameters) * 1e-9, setup.steps, first, last,
+      seconds, static_cast<double>(memory.used_bytes) / kGib,
+      arenas[static_cast<std::size_t>(Pool::kPinnedHost)] +
+          arenas[static_cast<std::size_t>(Pool::kHost)],
+      SecondsSince(begin));
+}
+
 int Main(int argc, char** argv) {
   if (argc < 6) {
-    std::fprintf(stderr,
-                 "training_benchmark MODEL MICRO_BATCH GLOBAL_BATCH SEQUENCE STEPS [PLAN]\n");
+    std::fprintf(
+        stderr,
+        "training_benchmark MODEL MICRO_BATCH GLOBAL_BATCH SEQUENCE STEPS [PLAN [train]]\n");
     return 2;
   }
   const Setup setup = MakeSetup(argc, argv);
+  if (setup.only_train) {
+    TrainOnly(setup);
+    return 0;
+  }
   constexpr int kWarmUp = 3;
   double seconds = 0;
   {
@@ -266,11 +321,16 @@ int Main(int argc, char** argv) {
         static_cast<double>(memory.arena_bytes) / kGib,
         static_cast<double>(memory.scratch_bytes) / kGib, run.Loss());
   }
-  Run run(setup, /*record_times=*/true);
-  run.Time(kWarmUp);
-  const double recorded = run.Time(setup.steps);
-  std::printf("recording times: %.4f s, %+.2f %%\n", recorded, 100 * (recorded / seconds - 1));
-  PrintOperators(setup, run.LastExecution());
+  Execution execution;
+  {
+    Run run(setup, /*record_times=*/true);
+    run.Time(kWarmUp);
+    const double recorded = run.Time(setup.steps);
+    std::printf("recording times: %.4f s, %+.2f %%\n", recorded, 100 * (recorded / seconds - 1));
+    execution = run.LastExecution();
+  }
+  PrintOperators(setup, execution);
+  PrintHostTraffic(setup.graph, execution);
   return 0;
 }
 

@@ -174,6 +174,8 @@ TEST(CudaTrainingTest, DeterministicPlansGiveTheSameBits) {
         SCOPED_TRACE(std::string(name) + ", " + test_case.label + (is_long ? ", long" : ""));
         Plan plan = plain;
         test_case.edit(plan);
+        // A block each, or all would be one chunk that stays on the GPU.
+        if (plan.has_persistent_chunks()) plan.set_chunk_bytes((is_long ? 64 : 24) << 10);
         EXPECT_EQ(Different(Train(model, plan, options, kSteps), expected), "");
       }
     }
@@ -219,6 +221,26 @@ TEST(CudaTrainingTest, DropoutDrawsTheMasksOfTheCpu) {
     const Trained gpu = Train(model, SmallPlan(1, 1, two_stages ? 2 : 1, 1), OnGpu({}), 5);
     EXPECT_LE(LargestDifference(gpu.losses, cpu.losses), 1e-9);
   }
+}
+
+// As the largest models train: half precision with the gradient in the parameter's place, dropout,
+// tied embeddings, chunks that stream to a CPU's Adam, every block checkpointed.
+TEST(CudaTrainingTest, FourteenBytesAParameterTrainAsOnTheCpu) {
+  if (!HasGpu()) GTEST_SKIP() << "no GPU";
+  Model model = SmallModel("gpt", BF16);
+  model.mutable_recipe()->set_gradient_precision(PARAMETER_GRADIENT);
+  model.mutable_recipe()->clear_clip_norm();
+  model.mutable_recipe()->set_hidden_dropout(0.1);
+  model.mutable_recipe()->set_attention_dropout(0.1);
+  Plan plan = SmallPlan(1, 1, 1, 1);
+  plan.set_micro_batch(plan.global_batch());
+  plan.set_persistent_chunks(2);
+  plan.set_chunk_bytes(16 << 10);  // A block each: two chunks stay, three stream.
+  plan.set_chunk_buffers(3);
+  plan.set_checkpointed_blocks(model.layers());
+  const Trained cpu = Train(model, plan, {}, 50);
+  const Trained gpu = Train(model, plan, OnGpu({}), 50);
+  EXPECT_LE(LargestDifference(gpu.losses, cpu.losses), 1e-2);
 }
 
 TEST(CudaTrainingTest, TimesAreInOrder) {
