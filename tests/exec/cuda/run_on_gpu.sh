@@ -34,7 +34,7 @@ find_binary() {
 }
 
 run_test() {  # TEST [FILTER]
-  local log=$out/$1${2:+.$2}.log begin=$SECONDS
+  local log=$out/$1${2:+.${2#"*."}}.log begin=$SECONDS
   if timeout 300 "$(find_binary "$1")" --gtest_brief=1 --gtest_filter="${2:-*}" >"$log" 2>&1; then
     note "$1${2:+ $2}: passed, $((SECONDS - begin)) s: $(tail -1 "$log")"
   else
@@ -47,7 +47,7 @@ run_test() {  # TEST [FILTER]
 operators() {  # Each test of the kernels in a process of its own: most of the time is the CPU's.
   run_test library_operators_test &
   for test in $("$(find_binary kernels_test)" --gtest_list_tests | grep '^  '); do
-    run_test kernels_test "KernelsTest.$test" &
+    run_test kernels_test "*.$test" &
   done
   wait
 }
