@@ -10,14 +10,18 @@
 
 #include "exec/cuda/cuda_error.h"
 #include "exec/cuda/kernels/elementwise.h"
+#include "exec/cuda/placement.h"
 #include "sim/str_cat.h"
 
 namespace twinstep::cuda {
 namespace {
 
-int ThreadsOf(const CudaOptions& options) {
-  if (options.host_threads > 0) return options.host_threads;
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+// Of the host tasks of one of `gpus`.
+int HostThreads(const CudaOptions& options, std::size_t gpus) {
+  const int threads = options.host_threads > 0
+                          ? options.host_threads
+                          : static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, threads / static_cast<int>(gpus));
 }
 
 bool IsCopy(OpCode op) { return op == OpCode::kCopyH2D || op == OpCode::kCopyD2H; }
@@ -44,57 +48,115 @@ Error OutOfMemory(const std::string& what, std::size_t bytes, std::uint32_t rank
 
 }  // namespace
 
-CudaBackend::CudaBackend(const CudaOptions& options)
-    : options_(options), worker_(ThreadsOf(options)) {}
+CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {}
 
 Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(const CudaOptions& options) {
   const Result<CudaDevice> device = DescribeCudaDevice(options.device);
   if (!device.ok()) return device.error();
-  std::unique_ptr<CudaBackend> backend(new CudaBackend(options));
-  const Status set = CudaCall(cudaSetDevice(options.device), "cudaSetDevice");
-  if (!set.ok()) return set.error();
-  Result<std::unique_ptr<Operators>> operators =
-      Operators::Create({.device = options.device, .deterministic = options.deterministic});
-  if (!operators.ok()) return operators.error();
-  backend->operators_ = std::move(operators).value();
-  return backend;
+  return std::unique_ptr<CudaBackend>(new CudaBackend(options));
 }
 
 CudaBackend::~CudaBackend() {
   // Host functions of a broken iteration may still use this object.
-  cudaDeviceSynchronize();
+  for (const Gpu& gpu : gpus_) {
+    cudaSetDevice(gpu.device);
+    cudaDeviceSynchronize();
+    if (gpu.control != nullptr) cudaStreamDestroy(gpu.control);
+  }
   for (LaneStream& lane : lanes_) {
     if (lane.end != nullptr) cudaEventDestroy(lane.end);
     if (lane.stream != nullptr) cudaStreamDestroy(lane.stream);
   }
-  for (const std::vector<cudaEvent_t>& events : {events_, meeting_events_}) {
+  for (const std::vector<cudaEvent_t>& events : {events_, arrived_, done_}) {
     for (cudaEvent_t event : events) {
       if (event != nullptr) cudaEventDestroy(event);
     }
   }
-  if (control_ != nullptr) cudaStreamDestroy(control_);
 }
 
 Status CudaBackend::Prepare(std::shared_ptr<const Program> program) {
   program_ = std::move(program);
-  const TaskGraph& graph = *program_->graph;
-  for (const OpShape& shape : graph.shapes) {
-    if (const Status planned = operators_->Plan(shape); !planned.ok()) return planned;
-  }
   for (const auto step :
-       {&CudaBackend::Allocate, &CudaBackend::MakeLanes, &CudaBackend::AllocateScratch}) {
+       {&CudaBackend::MakeGpus, &CudaBackend::ConnectGpus, &CudaBackend::Allocate,
+        &CudaBackend::MakeLanes, &CudaBackend::AllocateScratch, &CudaBackend::MakeTimes}) {
     if (const Status done = (this->*step)(); !done.ok()) return done;
   }
   BindOperands();
   pairs_ = FindFusedPairs(*program_, /*same_bits=*/options_.deterministic);
-  if (options_.record_times) {
-    Result<std::unique_ptr<TaskEvents>> times = TaskEvents::Create(graph.tasks.size());
-    if (!times.ok()) return times.error();
-    times_ = std::move(times).value();
-  }
   // Tuning writes to the operands' memory.
   if (const Status tuned = TuneOperators(); !tuned.ok()) return tuned;
   return ZeroArenas();
+}
+
+Status CudaBackend::MakeGpus() {
+  const TaskGraph& graph = *program_->graph;
+  int visible = 0;
+  const Status counted = CudaCall(cudaGetDeviceCount(&visible), "cudaGetDeviceCount");
+  if (!counted.ok()) return counted;
+  visible -= options_.device;
+  if (options_.gpus > 0) visible = std::min(visible, options_.gpus);
+  gpu_of_rank_ = PlaceRanks(graph.ranks.size(), static_cast<std::size_t>(visible));
+  gpus_.resize(gpu_of_rank_.back() + 1);
+  for (std::size_t i = 0; i < gpus_.size(); ++i) {
+    Gpu& gpu = gpus_[i];
+    gpu.device = options_.device + static_cast<int>(i);
+    const Status set = CudaCall(cudaSetDevice(gpu.device), "cudaSetDevice");
+    if (!set.ok()) return set;
+    Result<std::unique_ptr<Operators>> operators =
+        Operators::Create({.device = gpu.device, .deterministic = options_.deterministic});
+    if (!operators.ok()) return operators.error();
+    gpu.operators = std::move(operators).value();
+    for (const OpShape& shape : graph.shapes) {
+      if (const Status planned = gpu.operators->Plan(shape); !planned.ok()) return planned;
+    }
+    gpu.worker = std::make_unique<HostWorker>(HostThreads(options_, gpus_.size()));
+    const Status made = CudaCall(cudaStreamCreateWithFlags(&gpu.control, cudaStreamNonBlocking),
+                                 "cudaStreamCreate");
+    if (!made.ok()) return made;
+    Result<DeviceMemory> step = AllocateDevice(sizeof(DeviceStep));
+    if (!step.ok()) return step.error();
+    gpu.step = std::move(step).value();
+  }
+  return Unit{};
+}
+
+Status CudaBackend::ConnectGpus() {
+  for (const Gpu& gpu : gpus_) {
+    Status status = CudaCall(cudaSetDevice(gpu.device), "cudaSetDevice");
+    if (!status.ok()) return status;
+    for (const Gpu& peer : gpus_) {
+      if (peer.device == gpu.device) continue;
+      int reachable = 0;
+      status = CudaCall(cudaDeviceCanAccessPeer(&reachable, gpu.device, peer.device),
+                        "cudaDeviceCanAccessPeer");
+      if (!status.ok()) return status;
+      if (reachable == 0) {
+        return Error{.code = ExitCode::kNo,
+                     .message = StrCat("GPU ", gpu.device, " cannot reach the memory of GPU ",
+                                       peer.device, "; set CUDA_VISIBLE_DEVICES to GPUs that can"),
+                     .rule = "cuda-peer-access"};
+      }
+      const cudaError_t enabled = cudaDeviceEnablePeerAccess(peer.device, 0);
+      if (enabled == cudaErrorPeerAccessAlreadyEnabled) {
+        cudaGetLastError();  // By another backend of this process.
+      } else if (enabled != cudaSuccess) {
+        return CudaCall(enabled, "cudaDeviceEnablePeerAccess");
+      }
+    }
+  }
+  return Unit{};
+}
+
+const CudaBackend::Gpu& CudaBackend::GpuOf(TaskId id) const {
+  return gpus_[gpu_of_rank_[program_->graph->tasks[id].rank]];
+}
+
+void CudaBackend::UseGpuOf(TaskId id) {
+  Check(cudaSetDevice(GpuOf(id).device), "cudaSetDevice", id);
+}
+
+Status CudaBackend::UseGpuOfRank(std::size_t rank) const {
+  return CudaCall(cudaSetDevice(gpus_[gpu_of_rank_[rank]].device), "cudaSetDevice");
 }
 
 Status CudaBackend::Allocate() {
@@ -102,17 +164,15 @@ Status CudaBackend::Allocate() {
   device_arenas_.resize(ranks);
   host_arenas_.resize(ranks);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
+    if (const Status used = UseGpuOfRank(rank); !used.ok()) return used;
     for (const Pool pool : {Pool::kGpu, Pool::kPinnedHost, Pool::kHost}) {
       if (const Status done = AllocateArena(rank, pool); !done.ok()) return done;
     }
   }
-  Result<DeviceMemory> step = AllocateDevice(sizeof(DeviceStep));
-  if (!step.ok()) return step.error();
-  device_step_ = std::move(step).value();
   Result<HostMemory> staged = HostMemory::Allocate(sizeof(DeviceStep), /*pinned=*/true);
   if (!staged.ok()) return staged.error();
   staged_step_ = std::move(staged).value();
-  return CudaCall(cudaStreamCreateWithFlags(&control_, cudaStreamNonBlocking), "cudaStreamCreate");
+  return Unit{};
 }
 
 Status CudaBackend::AllocateArena(std::size_t rank, Pool pool) {
@@ -137,28 +197,42 @@ Status CudaBackend::AllocateArena(std::size_t rank, Pool pool) {
 Status CudaBackend::MakeLanes() {
   const TaskGraph& graph = *program_->graph;
   lanes_.resize(graph.ranks.size() * kLaneCount);
-  for (TaskId id = 0; id < graph.TaskCount(); ++id) {
-    LaneStream& lane = StreamOf(id);
-    if (lane.stream != nullptr) continue;
-    for (const Status& made :
-         {CudaCall(cudaStreamCreateWithFlags(&lane.stream, cudaStreamNonBlocking),
-                   "cudaStreamCreate"),
-          CudaCall(cudaEventCreateWithFlags(&lane.end, cudaEventDisableTiming),
-                   "cudaEventCreate")}) {
-      if (!made.ok()) return made;
-    }
-  }
+  events_.resize(program_->event_count, nullptr);
+  arrived_.resize(program_->members.size(), nullptr);
+  done_.resize(program_->members.size(), nullptr);
+  // An event belongs to the GPU that is current when it is made.
   const auto make_event = [](cudaEvent_t* event) {
     return CudaCall(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreate");
   };
-  events_.resize(program_->event_count, nullptr);
-  for (cudaEvent_t& event : events_) {
-    if (const Status made = make_event(&event); !made.ok()) return made;
+  for (TaskId id = 0; id < graph.TaskCount(); ++id) {
+    Status made = UseGpuOfRank(graph.tasks[id].rank);
+    LaneStream& lane = StreamOf(id);
+    if (made.ok() && lane.stream == nullptr) {
+      made = CudaCall(cudaStreamCreateWithFlags(&lane.stream, cudaStreamNonBlocking),
+                      "cudaStreamCreate");
+      if (made.ok()) made = make_event(&lane.end);
+    }
+    if (made.ok() && program_->event[id] != kNone) made = make_event(&events_[program_->event[id]]);
+    if (!made.ok()) return made;
   }
-  meeting_events_.resize(program_->members.size(), nullptr);
-  for (cudaEvent_t& event : meeting_events_) {
-    if (const Status made = make_event(&event); !made.ok()) return made;
+  for (std::size_t i = 0; i < program_->members.size(); ++i) {
+    Status made = UseGpuOfRank(graph.tasks[program_->members[i]].rank);
+    if (made.ok()) made = make_event(&arrived_[i]);
+    if (made.ok()) made = make_event(&done_[i]);
+    if (!made.ok()) return made;
   }
+  return Unit{};
+}
+
+Status CudaBackend::MakeTimes() {
+  if (!options_.record_times) return Unit{};
+  std::vector<int> device_of_task;
+  for (TaskId id = 0; id < program_->graph->TaskCount(); ++id) {
+    device_of_task.push_back(GpuOf(id).device);
+  }
+  Result<std::unique_ptr<TaskEvents>> times = TaskEvents::Create(device_of_task);
+  if (!times.ok()) return times.error();
+  times_ = std::move(times).value();
   return Unit{};
 }
 
@@ -169,29 +243,36 @@ Status CudaBackend::AllocateScratch() {
     if (task.kind == TaskKind::kHost) continue;
     LaneStream& lane = StreamOf(id);
     lane.scratch_bytes =
-        std::max(lane.scratch_bytes, operators_->WorkspaceBytes(graph.shapes[task.shape]));
-  }
-  std::int64_t total = 0;
-  for (const auto& bytes : program_->arena->arena_bytes) {
-    total += bytes[static_cast<std::size_t>(Pool::kGpu)];
+        std::max(lane.scratch_bytes, GpuOf(id).operators->WorkspaceBytes(graph.shapes[task.shape]));
   }
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     LaneStream& lane = lanes_[i];
-    const std::uint32_t rank = graph.ranks[i / kLaneCount].global_rank;
+    if (const Status used = UseGpuOfRank(i / kLaneCount); !used.ok()) return used;
     Result<DeviceMemory> scratch = AllocateDevice(lane.scratch_bytes);
     if (!scratch.ok()) {
-      return OutOfMemory("scratch of library kernels", lane.scratch_bytes, rank, Name(Pool::kGpu),
+      return OutOfMemory("scratch of library kernels", lane.scratch_bytes,
+                         graph.ranks[i / kLaneCount].global_rank, Name(Pool::kGpu),
                          scratch.error().message);
     }
     lane.scratch = std::move(scratch).value();
-    total += static_cast<std::int64_t>(lane.scratch_bytes);
   }
-  if (options_.memory_limit_bytes > 0 && total > options_.memory_limit_bytes) {
+  return CheckMemoryLimit();
+}
+
+Status CudaBackend::CheckMemoryLimit() const {
+  if (options_.memory_limit_bytes == 0) return Unit{};
+  std::vector<std::int64_t> totals(gpus_.size(), 0);
+  for (std::size_t rank = 0; rank < gpu_of_rank_.size(); ++rank) {
+    std::int64_t& total = totals[gpu_of_rank_[rank]];
+    const BackendMemory memory = MemoryOfRank(rank);
+    total += memory.arena_bytes + memory.scratch_bytes;
+    if (total <= options_.memory_limit_bytes) continue;
     return Error{.code = ExitCode::kNo,
-                 .message = StrCat("arenas and scratch take ", total, " bytes of GPU memory, ",
+                 .message = StrCat("arenas and scratch of the ranks up to ", rank, " take ", total,
+                                   " bytes of GPU ", gpus_[gpu_of_rank_[rank]].device, ", ",
                                    options_.memory_limit_bytes, " are allowed"),
                  .rule = "gpu-memory",
-                 .rank = 0,
+                 .rank = program_->graph->ranks[rank].global_rank,
                  .pool = Name(Pool::kGpu),
                  .excess_bytes = total - options_.memory_limit_bytes};
   }
@@ -203,11 +284,16 @@ Status CudaBackend::ZeroArenas() {
     const auto bytes = static_cast<std::size_t>(
         program_->arena->arena_bytes[rank][static_cast<std::size_t>(Pool::kGpu)]);
     if (bytes == 0) continue;
-    const Status zeroed =
-        CudaCall(cudaMemsetAsync(device_arenas_[rank].get(), 0, bytes, control_), "cudaMemset");
+    const cudaStream_t control = gpus_[gpu_of_rank_[rank]].control;
+    Status zeroed = UseGpuOfRank(rank);
+    if (zeroed.ok()) {
+      zeroed =
+          CudaCall(cudaMemsetAsync(device_arenas_[rank].get(), 0, bytes, control), "cudaMemset");
+    }
+    if (zeroed.ok()) zeroed = CudaCall(cudaStreamSynchronize(control), "cudaStreamSynchronize");
     if (!zeroed.ok()) return zeroed;
   }
-  return CudaCall(cudaStreamSynchronize(control_), "cudaStreamSynchronize");
+  return Unit{};
 }
 
 std::byte* CudaBackend::Address(BufferId buffer) const {
@@ -242,10 +328,16 @@ Status CudaBackend::TuneOperators() {
     if (task.kind == TaskKind::kHost || task.rendezvous != kNone) continue;
     const std::byte* residual = nullptr;
     const KernelCall call = GemmCallOf(id, &residual);
-    const Status tuned = operators_->Tune(call, residual);
+    Status tuned = UseGpuOfRank(task.rank);
+    if (tuned.ok()) tuned = GpuOf(id).operators->Tune(call, residual);
     if (!tuned.ok()) return tuned;
   }
-  return CudaCall(cudaDeviceSynchronize(), "tuning");
+  for (const Gpu& gpu : gpus_) {
+    Status tuned = CudaCall(cudaSetDevice(gpu.device), "cudaSetDevice");
+    if (tuned.ok()) tuned = CudaCall(cudaDeviceSynchronize(), "tuning");
+    if (!tuned.ok()) return tuned;
+  }
+  return Unit{};
 }
 
 void CudaBackend::Write(BufferId buffer, std::int64_t offset, std::span<const std::byte> bytes) {
@@ -277,7 +369,7 @@ KernelCall CudaBackend::CallOf(TaskId id) {
           .reads = {operands, task.read_count},
           .writes = {operands + task.read_count, task.write_count},
           .place = program_->places[id],
-          .step = reinterpret_cast<const DeviceStep*>(device_step_.get()),
+          .step = reinterpret_cast<const DeviceStep*>(GpuOf(id).step.get()),
           .workspace = lane.scratch.get(),
           .stream = lane.stream};
 }
@@ -310,25 +402,34 @@ void CudaBackend::BeginIteration(const StepValues& step,
   step_ = step;
   const DeviceStep values = MakeDeviceStep(step);
   std::memcpy(staged_step_.get(), &values, sizeof values);
-  Check(cudaMemcpyAsync(device_step_.get(), staged_step_.get(), sizeof values,
-                        cudaMemcpyHostToDevice, control_),
-        "values of the step", 0);
-  if (times_ != nullptr) Check(times_->BeginIteration(control_), "cudaEventRecord", 0);
+  for (const Gpu& gpu : gpus_) {
+    Check(cudaSetDevice(gpu.device), "cudaSetDevice", 0);
+    Check(cudaMemcpyAsync(gpu.step.get(), staged_step_.get(), sizeof values, cudaMemcpyHostToDevice,
+                          gpu.control),
+          "values of the step", 0);
+  }
+  // No lane waits for these copies, nor for those of Write, so they must be done.
+  for (const Gpu& gpu : gpus_) {
+    Check(cudaSetDevice(gpu.device), "cudaSetDevice", 0);
+    Check(cudaDeviceSynchronize(), "cudaDeviceSynchronize", 0);
+  }
   for (LaneStream& lane : lanes_) lane.follows = kNone;
-  // No lane waits for the control stream, so it must be done.
-  Check(cudaStreamSynchronize(control_), "cudaStreamSynchronize", 0);
+  if (times_ == nullptr) return;
+  for (const Gpu& gpu : gpus_) {
+    Check(times_->BeginIteration(gpu.device, gpu.control), "cudaEventRecord", 0);
+  }
 }
 
 void CudaBackend::RunOnHost(TaskId id) {
   const Task& task = program_->graph->tasks[id];
   std::byte* const* operands = operands_.data() + task.operand_begin;
-  worker_.Run({.shape = program_->graph->shapes[task.shape],
-               .gradient_dtype = program_->gradient_dtype,
-               .state_dtype = program_->state_dtype,
-               .reads = {operands, task.read_count},
-               .writes = {operands + task.read_count, task.write_count},
-               .step = step_,
-               .place = program_->places[id]});
+  GpuOf(id).worker->Run({.shape = program_->graph->shapes[task.shape],
+                         .gradient_dtype = program_->gradient_dtype,
+                         .state_dtype = program_->state_dtype,
+                         .reads = {operands, task.read_count},
+                         .writes = {operands + task.read_count, task.write_count},
+                         .step = step_,
+                         .place = program_->places[id]});
 }
 
 Status CudaBackend::LaunchOperator(TaskId id) {
@@ -337,7 +438,7 @@ Status CudaBackend::LaunchOperator(TaskId id) {
   switch (pairs_.fusion[id]) {
     case Fusion::kNone:
     case Fusion::kGemmAdd:
-      return operators_->Launch(call, residual);
+      return GpuOf(id).operators->Launch(call, residual);
     case Fusion::kWithNext:
     case Fusion::kWithPrevious:
       return Unit{};
@@ -379,6 +480,7 @@ void CudaBackend::Launch(TaskId id) {
   const OpShape& shape = program_->graph->shapes[task.shape];
   const Range range(shape.op);
   const cudaStream_t stream = StreamOf(id).stream;
+  UseGpuOf(id);
   RecordStart(id);
   if (task.kind == TaskKind::kHost) {
     const auto call = [](void* data) {
@@ -403,30 +505,32 @@ void CudaBackend::Exchange(RendezvousId rendezvous) {
   const std::uint32_t first_member = program_->member_begin[rendezvous];
   const OpShape& shape = graph.shapes[graph.tasks[tasks[0]].shape];
   const Range range(shape.op);
-  // The first member's stream does the work of all, after all have come; then all go on.
-  const cudaStream_t stream = StreamOf(tasks[0]).stream;
-  for (std::size_t i = 1; i < tasks.size(); ++i) {
-    const cudaEvent_t arrived = meeting_events_[first_member + i];
-    Check(cudaEventRecord(arrived, StreamOf(tasks[i]).stream), "cudaEventRecord", tasks[i]);
-    Check(cudaStreamWaitEvent(stream, arrived), "cudaStreamWaitEvent", tasks[i]);
+  const auto members = std::span<const MemberBuffers>(members_).subspan(first_member, tasks.size());
+  const auto meet = [&](const std::vector<cudaEvent_t>& events) {
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      Check(cudaEventRecord(events[first_member + i], StreamOf(tasks[i]).stream), "cudaEventRecord",
+            tasks[i]);
+    }
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      for (std::size_t other = 0; other < tasks.size(); ++other) {
+        if (other == i) continue;
+        Check(cudaStreamWaitEvent(StreamOf(tasks[i]).stream, events[first_member + other]),
+              "cudaStreamWaitEvent", tasks[i]);
+      }
+    }
+  };
+  meet(arrived_);
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    LaneStream& lane = StreamOf(tasks[i]);
+    UseGpuOf(tasks[i]);
+    if (times_ != nullptr) Check(times_->Start(tasks[i], lane.stream), "cudaEventRecord", tasks[i]);
+    Check(RunGroupPart(shape, shape.dims[0], members, i, lane.stream), Name(shape.op), tasks[i]);
+    lane.follows = kNone;
   }
-  if (times_ != nullptr) {
-    for (const TaskId id : tasks) Check(times_->Start(id, stream), "cudaEventRecord", id);
-  }
-  Check(RunGroupOperation(
-            shape, shape.dims[0],
-            std::span<const MemberBuffers>(members_).subspan(first_member, tasks.size()), stream),
-        Name(shape.op), tasks[0]);
-  if (times_ != nullptr) {
-    for (const TaskId id : tasks) Check(times_->End(id, stream), "cudaEventRecord", id);
-  }
-  const cudaEvent_t done = meeting_events_[first_member];
-  Check(cudaEventRecord(done, stream), "cudaEventRecord", tasks[0]);
-  StreamOf(tasks[0]).follows = kNone;
-  for (const TaskId id : tasks.subspan(1)) {
-    Check(cudaStreamWaitEvent(StreamOf(id).stream, done), "cudaStreamWaitEvent", id);
-    StreamOf(id).follows = kNone;
-  }
+  // Until then a member's operands are read and written by the others.
+  meet(done_);
+  if (times_ == nullptr) return;
+  for (const TaskId id : tasks) Check(times_->End(id, StreamOf(id).stream), "cudaEventRecord", id);
 }
 
 void CudaBackend::Record(EventId event, TaskId task) {
@@ -501,19 +605,35 @@ TaskTime CudaBackend::Time(TaskId task) const {
   return {times_->StartNs(task), times_->EndNs(task)};
 }
 
-std::optional<BackendMemory> CudaBackend::Memory() const {
-  std::size_t free = 0, total = 0;
-  if (cudaMemGetInfo(&free, &total) != cudaSuccess) return std::nullopt;
-  BackendMemory memory{.used_bytes = static_cast<std::int64_t>(total - free),
-                       .total_bytes = static_cast<std::int64_t>(total)};
-  if (program_ == nullptr) return memory;
-  for (const auto& bytes : program_->arena->arena_bytes) {
-    memory.arena_bytes += bytes[static_cast<std::size_t>(Pool::kGpu)];
-  }
-  for (const LaneStream& lane : lanes_) {
-    memory.scratch_bytes += static_cast<std::int64_t>(lane.scratch_bytes);
+BackendMemory CudaBackend::MemoryOfRank(std::size_t rank) const {
+  BackendMemory memory;
+  memory.arena_bytes = program_->arena->arena_bytes[rank][static_cast<std::size_t>(Pool::kGpu)];
+  for (std::size_t lane = 0; lane < kLaneCount; ++lane) {
+    memory.scratch_bytes +=
+        static_cast<std::int64_t>(lanes_[rank * kLaneCount + lane].scratch_bytes);
   }
   return memory;
+}
+
+std::optional<BackendMemory> CudaBackend::Memory() const {
+  std::optional<BackendMemory> fullest;
+  for (std::size_t gpu = 0; gpu < gpus_.size(); ++gpu) {
+    std::size_t free = 0, total = 0;
+    if (cudaSetDevice(gpus_[gpu].device) != cudaSuccess ||
+        cudaMemGetInfo(&free, &total) != cudaSuccess) {
+      return std::nullopt;
+    }
+    BackendMemory memory{.used_bytes = static_cast<std::int64_t>(total - free),
+                         .total_bytes = static_cast<std::int64_t>(total)};
+    for (std::size_t rank = 0; rank < gpu_of_rank_.size(); ++rank) {
+      if (gpu_of_rank_[rank] != gpu) continue;
+      const BackendMemory of_rank = MemoryOfRank(rank);
+      memory.arena_bytes += of_rank.arena_bytes;
+      memory.scratch_bytes += of_rank.scratch_bytes;
+    }
+    if (!fullest.has_value() || memory.used_bytes > fullest->used_bytes) fullest = memory;
+  }
+  return fullest;
 }
 
 }  // namespace twinstep::cuda

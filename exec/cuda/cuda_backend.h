@@ -1,11 +1,13 @@
-// The backend for speed: all ranks of a plan on one GPU. Lanes are streams, edges are events, and
-// an iteration allocates nothing: a device arena and a pinned one a rank, as the arena pass placed
-// them, and scratch of library kernels a lane (runtime_overhead_bytes, outside of the arenas).
+// The backend for speed: the ranks of a plan on the GPUs of this machine (placement.h). Lanes are
+// streams, edges are events, and an iteration allocates nothing: a device arena and a pinned one a
+// rank, as the arena pass placed them, and scratch of library kernels a lane
+// (runtime_overhead_bytes, outside of the arenas).
 //
 //   Result<std::unique_ptr<Backend>> backend = MakeCudaBackend({.deterministic = true});
 //
-// Collectives and messages among the ranks are copies and kernels that one member's stream runs,
-// sums in group order. Host tasks run on the CPU's cores, in the order of their stream.
+// GPUs reach each other's memory: collectives and messages among the ranks are copies and kernels,
+// a part a member (group_operations.h), sums in group order. Host tasks run on the CPU's cores, in
+// the order of their stream.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -32,7 +34,7 @@ namespace twinstep::cuda {
 
 class CudaBackend : public Backend {
  public:
-  // An Error if there is no GPU, or a library is missing.
+  // An Error if there is no GPU.
   static Result<std::unique_ptr<CudaBackend>> Create(const CudaOptions& options);
   ~CudaBackend() override;
 
@@ -55,6 +57,14 @@ class CudaBackend : public Backend {
  private:
   explicit CudaBackend(const CudaOptions& options);
 
+  // What ranks on the same GPU share.
+  struct Gpu {
+    int device = 0;
+    std::unique_ptr<Operators> operators;
+    std::unique_ptr<HostWorker> worker;  // The driver calls host functions of a GPU one by one.
+    cudaStream_t control = nullptr;
+    DeviceMemory step;
+  };
   // An in-order queue of one rank that has tasks.
   struct LaneStream {
     cudaStream_t stream = nullptr;
@@ -69,14 +79,23 @@ class CudaBackend : public Backend {
     TaskId task;
   };
 
+  Status MakeGpus();
+  Status ConnectGpus();
   Status Allocate();
   Status AllocateArena(std::size_t rank, Pool pool);
   Status MakeLanes();
   Status AllocateScratch();
+  Status CheckMemoryLimit() const;
+  Status MakeTimes();
   Status TuneOperators();
   Status ZeroArenas();
   void BindOperands();
   std::byte* Address(BufferId buffer) const;
+  BackendMemory MemoryOfRank(std::size_t rank) const;  // Arena and scratch.
+  const Gpu& GpuOf(TaskId task) const;
+  // Makes the GPU of a task or rank the current one, which kernels and events need.
+  void UseGpuOf(TaskId task);
+  Status UseGpuOfRank(std::size_t rank) const;
   std::size_t LaneOf(TaskId task) const;
   LaneStream& StreamOf(TaskId task) { return lanes_[LaneOf(task)]; }
   KernelCall CallOf(TaskId task);
@@ -90,22 +109,21 @@ class CudaBackend : public Backend {
 
   CudaOptions options_;
   std::shared_ptr<const Program> program_;
-  std::unique_ptr<Operators> operators_;
+  std::vector<Gpu> gpus_;
+  std::vector<std::size_t> gpu_of_rank_;                         // Into gpus_.
   std::vector<DeviceMemory> device_arenas_;                      // By rank.
   std::vector<std::array<HostMemory, kPoolCount>> host_arenas_;  // By rank.
   std::vector<LaneStream> lanes_;                                // By rank and lane.
   std::vector<std::byte*> operands_;                             // By TaskGraph::operands.
   std::vector<MemberBuffers> members_;                           // By Program::members.
   FusedPairs pairs_;
-  std::vector<HostCall> host_calls_;         // By task.
-  std::vector<cudaEvent_t> events_;          // By EventId.
-  std::vector<cudaEvent_t> meeting_events_;  // By task that joins a rendezvous.
-  std::unique_ptr<TaskEvents> times_;        // If times are recorded.
-  cudaStream_t control_ = nullptr;
-  DeviceMemory device_step_;
-  HostMemory staged_step_;  // Pinned.
+  std::vector<HostCall> host_calls_;  // By task.
+  std::vector<cudaEvent_t> events_;   // By EventId.
+  // By Program::members: the member has come, its part is done.
+  std::vector<cudaEvent_t> arrived_, done_;
+  std::unique_ptr<TaskEvents> times_;  // If times are recorded.
+  HostMemory staged_step_;             // Pinned.
   StepValues step_;
-  HostWorker worker_;
   std::optional<Error> error_;
 };
 

@@ -11,19 +11,21 @@
 namespace twinstep {
 
 struct CudaOptions {
-  int device = 0;
+  int device = 0;  // The first GPU to use.
+  int gpus = 0;    // At most so many, from `device` on; 0 = all that the driver shows.
   // Gives the same bits in every run and by every plan that only schedules or places differently.
   bool deterministic = false;
   // Records when each task began and ended (Backend::Time), at 0.2 to 2 % of the time; without,
   // all times are zero.
   bool record_times = false;
-  int host_threads = 0;  // Of host tasks; 0 = one for each core.
-  // Arenas and scratch on the GPU must fit this; 0 = what the GPU has.
+  int host_threads = 0;  // Of host tasks, shared by the GPUs; 0 = one for each core.
+  // Arenas and scratch on each GPU must fit this; 0 = what the GPU has.
   std::int64_t memory_limit_bytes = 0;
 };
 
-// The GPU of this machine, or an Error (kNo) that says what is missing: built without CUDA, no
-// driver, no GPU, no library.
+// A backend on the GPUs of this machine: a rank a GPU, as far as they suffice. An Error (kNo) says
+// what is missing: built without CUDA, no driver, no GPU; Prepare's, a library or GPUs' access to
+// each other's memory.
 Result<std::unique_ptr<Backend>> MakeCudaBackend(const CudaOptions& options);
 
 // What a plan for the GPU must know of it.

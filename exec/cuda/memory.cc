@@ -62,7 +62,7 @@ Result<HostMemory> HostMemory::Allocate(std::size_t bytes, bool pinned) {
   Touch(result.memory_, rounded);
   if (pinned) {
     const Status registered =
-        CudaCall(cudaHostRegister(memory, rounded, cudaHostRegisterDefault), "cudaHostRegister");
+        CudaCall(cudaHostRegister(memory, rounded, cudaHostRegisterPortable), "cudaHostRegister");
     if (!registered.ok()) return registered.error();
     result.pinned_ = true;
   }

@@ -13,7 +13,7 @@ struct FreeDevice {
 };
 using DeviceMemory = std::unique_ptr<std::byte[], FreeDevice>;
 
-// Not zeroed. Null for 0 bytes. An Error is the driver's.
+// On the current device. Not zeroed. Null for 0 bytes. An Error is the driver's.
 Result<DeviceMemory> AllocateDevice(std::size_t bytes);
 
 // Host memory on huge pages, touched by all cores and, if `pinned`, registered with CUDA: ten times

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "sim/result.h"
@@ -16,12 +17,16 @@ namespace twinstep::cuda {
 
 class TaskEvents {
  public:
-  static Result<std::unique_ptr<TaskEvents>> Create(std::size_t tasks);
+  // The device that each task runs on.
+  static Result<std::unique_ptr<TaskEvents>> Create(std::span<const int> device_of_task);
   TaskEvents(const TaskEvents&) = delete;
   TaskEvents& operator=(const TaskEvents&) = delete;
   ~TaskEvents();
 
-  cudaError_t BeginIteration(cudaStream_t stream) { return cudaEventRecord(begin_, stream); }
+  // On an idle stream of each device; devices' clocks then differ by the time between the calls.
+  cudaError_t BeginIteration(int device, cudaStream_t stream) {
+    return cudaEventRecord(begins_[static_cast<std::size_t>(device)], stream);
+  }
   cudaError_t Start(std::size_t task, cudaStream_t stream) {
     start_of_[task] = starts_[task];
     return cudaEventRecord(starts_[task], stream);
@@ -32,14 +37,15 @@ class TaskEvents {
   }
   bool Ended(std::size_t task) const { return cudaEventQuery(ends_[task]) == cudaSuccess; }
   // Nanoseconds since the iteration began; the events' resolution is half a microsecond.
-  std::int64_t StartNs(std::size_t task) const { return Since(start_of_[task]); }
-  std::int64_t EndNs(std::size_t task) const { return Since(ends_[task]); }
+  std::int64_t StartNs(std::size_t task) const { return Since(task, start_of_[task]); }
+  std::int64_t EndNs(std::size_t task) const { return Since(task, ends_[task]); }
 
  private:
   TaskEvents() = default;
-  std::int64_t Since(cudaEvent_t event) const;
+  std::int64_t Since(std::size_t task, cudaEvent_t event) const;
 
-  cudaEvent_t begin_ = nullptr;
+  std::vector<int> device_of_task_;
+  std::vector<cudaEvent_t> begins_;  // By device.
   std::vector<cudaEvent_t> starts_, ends_;
   std::vector<cudaEvent_t> start_of_;  // By task: its own or another task's end.
 };

@@ -34,11 +34,11 @@ struct TaskTime {
   std::int64_t end_ns = 0;
 };
 
-// On the device, now.
+// On the device, now; of several devices on the fullest.
 struct BackendMemory {
   std::int64_t used_bytes = 0;  // By all processes, as the driver says; arenas never shrink.
   std::int64_t total_bytes = 0;
-  std::int64_t arena_bytes = 0;    // The plan's, of all ranks.
+  std::int64_t arena_bytes = 0;    // The plan's, of all ranks there.
   std::int64_t scratch_bytes = 0;  // Of library kernels, outside of the arenas.
 };
 

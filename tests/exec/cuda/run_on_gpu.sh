@@ -6,7 +6,8 @@
 #   tests/exec/cuda/run_on_gpu.sh [STEP ...]
 #
 # Steps: correct (operators training text sanitizer, all at once) speed chunks pytorch largest
-# kernels; default: all. Binaries are taken from bazel-bin, or from the folder BIN; full output goes
+# kernels; default: these. Where there are two GPUs, two: their plans, and how fast they are.
+# Binaries are taken from bazel-bin, or from the folder BIN; full output goes
 # to the folder OUT (default: a new one). Where PyTorch is installed, its CUDA libraries serve if
 # there are no others.
 set -uo pipefail
@@ -142,9 +143,25 @@ largest() {
   note "$(grep '^TOTAL' "$log" || echo "largest: FAILED: $(tail -2 "$log")")"
 }
 
+two_plans() {  # MODEL MICRO_BATCH STEPS PLAN [train]. PyTorch's FSDP2: 104,319 and 19,636 tokens/s.
+  local log=$out/two_$1_$2.log
+  "$(find_binary training_benchmark)" "$out/$1.textproto" "$2" 64 1024 "$3" "$4" ${5:-} >"$log" 2>&1
+  note "$(grep '^TOTAL' "$log" || echo "two GPUs, $1 '$4': FAILED: $(tail -2 "$log")")"
+  while read -r line; do note "  $line"; done < <(grep -E '^(recording|iteration|all_|reduce_)' "$log")
+}
+
+two() {
+  for test in $("$(find_binary two_gpus_test)" --gtest_list_tests | grep '^  '); do
+    run_test two_gpus_test "*.$test" &
+  done
+  wait
+  two_plans 1b 32 8 'data_parallel: 2'
+  two_plans 7b 8 4 'data_parallel: 2' train
+}
+
 for step in "${steps[@]}"; do
   case $step in
-    operators | text | sanitizer | largest) $step ;;
+    operators | text | sanitizer | largest | two) $step ;;
     training) run_test training_test ;;
     correct)
       operators &

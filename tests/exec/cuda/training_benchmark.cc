@@ -1,4 +1,4 @@
-// How fast a model trains on the GPU, and where the time goes.
+// How fast a model trains on this machine's GPUs, and where the first rank's time goes.
 //
 //   training_benchmark MODEL MICRO_BATCH GLOBAL_BATCH SEQUENCE STEPS [PLAN [train]]
 //
@@ -36,6 +36,7 @@
 #include "sim/lower/lower.h"
 #include "sim/plan/plan.pb.h"
 #include "sim/plan/resolved_plan.h"
+#include "tests/exec/cuda/has_gpu.h"
 #include "tests/exec/cuda/host_traffic.h"
 
 namespace twinstep {
@@ -92,7 +93,12 @@ Setup MakeSetup(int argc, char** argv) {
   Cluster cluster;
   cluster.set_name("this machine");
   cluster.set_nodes(1);
-  cluster.mutable_node()->set_gpus(std::max<std::int64_t>(1, plan.pipeline_parallel()));
+  std::int64_t ranks = 1;
+  for (const std::int64_t size : {plan.tensor_parallel(), plan.context_parallel(),
+                                  plan.pipeline_parallel(), plan.data_parallel()}) {
+    ranks *= std::max<std::int64_t>(1, size);
+  }
+  cluster.mutable_node()->set_gpus(ranks);
   cluster.mutable_gpu()->set_name(device.name);
   cluster.mutable_gpu()->set_memory_bytes(device.memory_bytes);
   cluster.mutable_gpu()->set_attention_backward_fp32_dq(true);
@@ -222,7 +228,7 @@ void PrintOperators(const Setup& setup, const Execution& execution) {
   std::map<std::string, Row> rows;
   double busy = 0;
   std::int64_t lane_end = 0, gaps = 0;
-  for (TaskId id = 0; id < setup.graph.TaskCount(); ++id) {
+  for (TaskId id = 0; id < setup.graph.rank_begin[1]; ++id) {
     const Task& task = setup.graph.tasks[id];
     const OpShape& shape = setup.graph.shapes[task.shape];
     const double seconds =
@@ -284,9 +290,10 @@ void TrainOnly(const Setup& setup) {
   const BackendMemory memory = run.backend().Memory().value_or(BackendMemory{});
   std::printf(
       "TOTAL %s: %.3f billion parameters trained %d steps, loss %.4f to %.4f, last step %.3f s, "
-      "driver %.1f GiB, host arenas %.1f GiB, %.1f s in all\n",
+      "%.0f tokens/s, driver %.1f GiB, host arenas %.1f GiB, %.1f s in all\n",
       setup.model.name().c_str(), static_cast<double>(parameters) * 1e-9, setup.steps, first, last,
-      seconds, static_cast<double>(memory.used_bytes) / kGib,
+      seconds, static_cast<double>(setup.plan.global_batch * setup.plan.sequence_length) / seconds,
+      static_cast<double>(memory.used_bytes) / kGib,
       arenas[static_cast<std::size_t>(Pool::kPinnedHost)] +
           arenas[static_cast<std::size_t>(Pool::kHost)],
       SecondsSince(begin));
@@ -311,13 +318,16 @@ int Main(int argc, char** argv) {
     run.Time(kWarmUp);
     seconds = run.Time(setup.steps);
     const double tokens = static_cast<double>(setup.plan.global_batch * setup.plan.sequence_length);
-    const double flops = tokens * ModelFlopsPerToken(setup.model, setup.plan.sequence_length);
+    const double gpus = std::min<double>(GpuCount(), static_cast<double>(setup.graph.ranks.size()));
+    const double flops =
+        tokens * ModelFlopsPerToken(setup.model, setup.plan.sequence_length) / gpus;
     const BackendMemory memory = run.backend().Memory().value_or(BackendMemory{});
     std::printf(
-        "TOTAL %s mb %s batch %s seq %s plan '%s': %.4f s, %.0f tokens/s, MFU %.1f %%, driver %.1f "
-        "GiB, arena %.1f GiB, scratch %.2f GiB, loss %.4f\n",
-        argv[1], argv[2], argv[3], argv[4], argc > 6 ? argv[6] : "", seconds, tokens / seconds,
-        100 * flops / seconds / kPeakFlopsPerSecond, static_cast<double>(memory.used_bytes) / kGib,
+        "TOTAL %s mb %s batch %s seq %s plan '%s', %.0f GPUs: %.4f s, %.0f tokens/s, MFU %.1f %%, "
+        "driver %.1f GiB, arena %.1f GiB, scratch %.2f GiB, loss %.4f\n",
+        argv[1], argv[2], argv[3], argv[4], argc > 6 ? argv[6] : "", gpus, seconds,
+        tokens / seconds, 100 * flops / seconds / kPeakFlopsPerSecond,
+        static_cast<double>(memory.used_bytes) / kGib,
         static_cast<double>(memory.arena_bytes) / kGib,
         static_cast<double>(memory.scratch_bytes) / kGib, run.Loss());
   }

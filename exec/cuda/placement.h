@@ -1,0 +1,15 @@
+// Which GPU of this machine each rank of a plan runs on.
+//
+//   PlaceRanks(/*ranks=*/4, /*gpus=*/2);  // {0, 0, 1, 1}
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace twinstep::cuda {
+
+// By rank, in 0 .. min(gpus, ranks) - 1: a rank a GPU where there are enough, else neighbours
+// share, as evenly as they can. `ranks` and `gpus` are positive.
+std::vector<std::size_t> PlaceRanks(std::size_t ranks, std::size_t gpus);
+
+}  // namespace twinstep::cuda

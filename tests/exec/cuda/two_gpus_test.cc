@@ -1,0 +1,126 @@
+// Ranks on two GPUs: their plans train as the plain plan does on one, and as they do themselves
+// where all ranks share one.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/exec/cuda/gpu_training.h"
+#include "tests/exec/cuda/has_gpu.h"
+#include "tests/exec/runtime/small_models.h"
+
+namespace twinstep {
+namespace {
+
+constexpr int kSteps = 5;
+
+struct PlanCase {
+  std::string label;
+  std::function<void(Plan&)> edit;
+};
+
+std::vector<PlanCase> TwoGpuPlans() {
+  std::vector<PlanCase> cases{
+      {"tensor", [](Plan& plan) { plan.set_tensor_parallel(2); }},
+      {"tensor, no sequence parallelism",
+       [](Plan& plan) {
+         plan.set_tensor_parallel(2);
+         plan.set_sequence_parallel(false);
+       }},
+      {"tensor, chunked overlap",
+       [](Plan& plan) {
+         plan.set_tensor_parallel(2);
+         plan.set_tensor_parallel_overlap(TP_OVERLAP_CHUNKED);
+       }},
+      {"context", [](Plan& plan) { plan.set_context_parallel(2); }},
+      {"pipeline", [](Plan& plan) { plan.set_pipeline_parallel(2); }},
+      {"interleaved, offload",
+       [](Plan& plan) {
+         plan.set_pipeline_parallel(2);
+         plan.set_virtual_stages(2);
+         plan.set_offload_ratio(0.6);
+       }},
+      {"interleaved, all offloaded, full recompute",
+       [](Plan& plan) {
+         plan.set_pipeline_parallel(2);
+         plan.set_virtual_stages(2);
+         plan.set_offload_ratio(1);
+         plan.set_recompute(RECOMPUTE_FULL);
+       }},
+      {"data, chunks that stream, Adam on the host",
+       [](Plan& plan) {
+         plan.set_data_parallel(2);
+         plan.set_persistent_chunks(1);
+         plan.set_chunk_buffers(3);
+       }},
+  };
+  for (const int zero : {0, 1, 2, 3}) {
+    for (const bool overlap : {false, true}) {
+      cases.push_back({"data, ZeRO " + std::to_string(zero) + (overlap ? ", overlapped" : ""),
+                       [zero, overlap](Plan& plan) {
+                         plan.set_data_parallel(2);
+                         plan.set_zero_stage(zero);
+                         plan.set_data_parallel_overlap(overlap);
+                       }});
+    }
+  }
+  return cases;
+}
+
+// The plan with `test_case`'s changes. A chunk a block, or one chunk would hold all and stay.
+Plan PlanOf(const PlanCase& test_case, Plan plan, std::int64_t block_bytes) {
+  test_case.edit(plan);
+  if (plan.has_persistent_chunks()) plan.set_chunk_bytes(block_bytes);
+  return plan;
+}
+
+// Sums in another order: sharp in fp64.
+TEST(TwoGpusTest, PlansTrainAsThePlainPlan) {
+  if (GpuCount() < 2) GTEST_SKIP() << "no two GPUs";
+  for (const char* name : {"llama-gqa", "gpt"}) {
+    const Model model = SmallModel(name, FP64);
+    const Trained plain = Train(model, SmallPlan(1, 1, 1, 1), OnGpu({}), kSteps);
+    for (const PlanCase& test_case : TwoGpuPlans()) {
+      SCOPED_TRACE(std::string(name) + ", " + test_case.label);
+      const Plan plan = PlanOf(test_case, SmallPlan(1, 1, 1, 1), 96 << 10);
+      EXPECT_LE(LargestDifference(Train(model, plan, OnGpu({}), kSteps).losses, plain.losses),
+                1e-9);
+    }
+  }
+}
+
+TEST(TwoGpusTest, PlansTrainAsThePlainPlanInBf16) {
+  if (GpuCount() < 2) GTEST_SKIP() << "no two GPUs";
+  const Model model = LongModel("llama-gqa");
+  const Trained plain = Train(model, LongPlan(1), OnGpu({}), kSteps);
+  for (const PlanCase& test_case : TwoGpuPlans()) {
+    SCOPED_TRACE(test_case.label);
+    const Plan plan = PlanOf(test_case, LongPlan(1), 64 << 10);
+    EXPECT_LE(LargestDifference(Train(model, plan, OnGpu({}), kSteps).losses, plain.losses), 1e-2);
+  }
+}
+
+// Where a rank runs changes no bit.
+TEST(TwoGpusTest, DeterministicPlansGiveTheBitsOfOneGpu) {
+  if (GpuCount() < 2) GTEST_SKIP() << "no two GPUs";
+  const Model model = LongModel("llama-gqa");
+  for (const PlanCase& test_case : TwoGpuPlans()) {
+    SCOPED_TRACE(test_case.label);
+    const Plan plan = PlanOf(test_case, LongPlan(1), 64 << 10);
+    const Trained shared = Train(model, plan, OnGpu({.gpus = 1, .deterministic = true}), kSteps);
+    EXPECT_EQ(Different(Train(model, plan, OnGpu({.deterministic = true}), kSteps), shared), "");
+  }
+}
+
+TEST(TwoGpusTest, SeveralRanksShareAGpu) {
+  if (GpuCount() < 2) GTEST_SKIP() << "no two GPUs";
+  const Model model = SmallModel("llama", FP64);
+  const Trained plain = Train(model, SmallPlan(1, 1, 1, 1), OnGpu({}), kSteps);
+  const Trained all = Train(model, SmallPlan(2, 2, 2, 2), OnGpu({}), kSteps);
+  EXPECT_LE(LargestDifference(all.losses, plain.losses), 1e-9);
+}
+
+}  // namespace
+}  // namespace twinstep
