@@ -80,7 +80,7 @@ std::vector<OptionGroup> TrainingGroups() {
       RecipeOptions(),
       LocalPlanOptions(),
       {"Execution",
-       {{"backend", "NAME", "cpu (default), or cuda: all ranks on one GPU"},
+       {{"backend", "NAME", "cpu (default), or cuda: the ranks on this machine's GPUs"},
         {"deterministic", nullptr,
          "cuda: the same bits in every run and by every plan that only schedules or places "
          "differently, which --backend cpu always gives"},

@@ -272,6 +272,7 @@ void TrainOnly(const Setup& setup) {
       arenas[pool] += static_cast<double>(bytes[pool]) / kGib;
     }
   }
+  parameters /= setup.plan.d * setup.plan.c;  // Replicas.
   std::printf("%.3f billion parameters; arenas %.1f GiB GPU, %.1f pinned, %.1f host\n",
               static_cast<double>(parameters) * 1e-9, arenas[static_cast<std::size_t>(Pool::kGpu)],
               arenas[static_cast<std::size_t>(Pool::kPinnedHost)],
