@@ -22,6 +22,7 @@
 #include "sim/textproto/closest_name.h"
 #include "sim/version.h"
 #include "traces/compare_command.h"
+#include "traces/show/show_command.h"
 #include "validate/validate_command.h"
 
 namespace twinstep {
@@ -33,7 +34,7 @@ struct Verb {
   ExitCode (*run)(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err);
 };
 
-constexpr std::array<Verb, 10> kVerbs = {{
+constexpr std::array<Verb, 11> kVerbs = {{
     {"simulate", "time and memory of one training iteration", RunSimulateCommand},
     {"rank", "the best plan, and why not another", RunRankCommand},
     {"merge", "joins the parts of a search that several machines have made", RunMergeCommand},
@@ -42,6 +43,7 @@ constexpr std::array<Verb, 10> kVerbs = {{
     {"profile", "measures what a plan's tasks cost on this machine", RunProfileCommand},
     {"validate", "the same graph simulated and run, compared task by task", RunValidateCommand},
     {"compare", "two traces side by side: ours, PyTorch's profiles", RunCompareCommand},
+    {"show", "when each task of a trace ran, as a page or as text", RunShowCommand},
     {"evaluate", "predicted against measured, over published runs", RunEvaluateCommand},
     {"list", "models, clusters, frameworks and suites that are known by name", RunListCommand},
 }};

@@ -16,7 +16,7 @@ packages=(
   protobuf-compiler libprotobuf-dev
   libboost-graph-dev libboost-program-options-dev
   libsimgrid-dev libopenblas-pthread-dev
-  nlohmann-json3-dev rapidjson-dev zlib1g-dev
+  nlohmann-json3-dev rapidjson-dev zlib1g-dev node-d3
   # Tests, benchmarks, format check.
   libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev
   clang-format-14

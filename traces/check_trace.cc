@@ -1,7 +1,9 @@
 #include "traces/check_trace.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <initializer_list>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -39,6 +41,24 @@ std::string TraceProblem(const Trace& trace) {
       return std::string("column ") + name + " holds " + std::to_string(*bad) + ", there are " +
              std::to_string(limit);
     }
+  }
+  // What only traces with a graph have: all or nothing.
+  for (const auto& [name, column] : {std::pair{"shape", &trace.shape()},
+                                     std::pair{"dependency_count", &trace.dependency_count()},
+                                     std::pair{"rendezvous", &trace.rendezvous()}}) {
+    if (!column->empty() && column->size() != events) return wrong_size(name, column->size());
+  }
+  for (const std::uint32_t shape : trace.shape()) {
+    if (shape >= static_cast<std::uint32_t>(trace.shapes_size())) {
+      return "column shape holds " + std::to_string(shape) + ", there are " +
+             std::to_string(trace.shapes_size());
+    }
+  }
+  const std::uint64_t dependencies = std::accumulate(
+      trace.dependency_count().begin(), trace.dependency_count().end(), std::uint64_t{0});
+  if (dependencies != static_cast<std::uint64_t>(trace.dependency_size())) {
+    return "column dependency has " + std::to_string(trace.dependency_size()) +
+           " entries, dependency_count adds up to " + std::to_string(dependencies);
   }
   for (const Trace::MemoryCurve& curve : trace.memory()) {
     if (curve.time_ps_size() != curve.live_bytes_size()) return "a memory curve is incomplete";

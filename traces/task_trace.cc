@@ -1,7 +1,11 @@
 #include "traces/task_trace.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <numeric>
+
+#include "traces/shape_text.h"
 
 namespace twinstep {
 namespace {
@@ -27,6 +31,67 @@ void AddEvent(const TaskGraph& graph, const TaskTimes& times, TaskId id, Trace* 
   trace->add_block(task.block);
   trace->add_chunk(task.chunk);
   trace->add_bytes(PayloadBytes(graph, id));
+  trace->add_rendezvous(task.rendezvous == kNone ? 0 : task.rendezvous + 1);
+}
+
+// By shape of the graph, its place in the trace's table of texts.
+std::vector<std::uint32_t> AddShapes(const TaskGraph& graph, Trace* trace) {
+  std::map<std::string, std::uint32_t> place_of;
+  std::vector<std::uint32_t> places;
+  for (const OpShape& shape : graph.shapes) {
+    const auto [at, is_new] =
+        place_of.try_emplace(ShapeText(shape), static_cast<std::uint32_t>(trace->shapes_size()));
+    if (is_new) trace->add_shapes(at->first);
+    places.push_back(at->second);
+  }
+  return places;
+}
+
+// Edges turned round, in compressed rows, without those to the task before in the same lane: the
+// order of a lane says as much.
+class Predecessors {
+ public:
+  explicit Predecessors(const TaskGraph& graph)
+      : graph_(graph), before_in_lane_(graph.tasks.size(), kNone), row_(graph.tasks.size() + 1) {
+    std::array<TaskId, kLaneCount> last{};
+    for (TaskId id = 0; id < graph.TaskCount(); ++id) {
+      if (id == 0 || graph.tasks[id - 1].rank != graph.tasks[id].rank) last.fill(kNone);
+      TaskId& before = last[static_cast<std::size_t>(graph.tasks[id].lane)];
+      before_in_lane_[id] = before;
+      before = id;
+    }
+    ForEachEdge([this](TaskId, TaskId to) { ++row_[to + 1]; });
+    std::partial_sum(row_.begin(), row_.end(), row_.begin());
+    tasks_.resize(row_.back());
+    std::vector<std::uint32_t> next(row_.begin(), row_.end() - 1);
+    ForEachEdge([&](TaskId from, TaskId to) { tasks_[next[to]++] = from; });
+  }
+
+  std::span<const TaskId> Of(TaskId id) const {
+    return {tasks_.data() + row_[id], row_[id + 1] - row_[id]};
+  }
+
+ private:
+  template <typename Visit>
+  void ForEachEdge(const Visit& visit) const {
+    for (TaskId from = 0; from < graph_.TaskCount(); ++from) {
+      for (const TaskId to : graph_.Successors(from)) {
+        if (before_in_lane_[to] != from) visit(from, to);
+      }
+    }
+  }
+
+  const TaskGraph& graph_;
+  std::vector<TaskId> before_in_lane_;
+  std::vector<std::uint32_t> row_;
+  std::vector<TaskId> tasks_;
+};
+
+void AddDependencies(std::span<const TaskId> predecessors, TaskId id, Trace* trace) {
+  trace->add_dependency_count(static_cast<std::uint32_t>(predecessors.size()));
+  for (const TaskId from : predecessors) {
+    trace->add_dependency(static_cast<std::int32_t>(id) - static_cast<std::int32_t>(from));
+  }
 }
 
 }  // namespace
@@ -56,13 +121,19 @@ Trace BuildTaskTrace(const TaskGraph& graph, const TaskTimes& times, Trace::Orig
     rank->set_pp(info.pp);
     rank->set_class_size(info.class_size);
   }
+  const std::vector<std::uint32_t> shape_places = AddShapes(graph, &trace);
+  const Predecessors predecessors(graph);
   for (std::size_t rank = 0; rank < graph.ranks.size(); ++rank) {
     std::vector<TaskId> order(graph.rank_begin[rank + 1] - graph.rank_begin[rank]);
     std::iota(order.begin(), order.end(), graph.rank_begin[rank]);
     std::stable_sort(order.begin(), order.end(), [&times](TaskId a, TaskId b) {
       return times.start_ps[a] < times.start_ps[b];
     });
-    for (const TaskId id : order) AddEvent(graph, times, id, &trace);
+    for (const TaskId id : order) {
+      AddEvent(graph, times, id, &trace);
+      trace.add_shape(shape_places[graph.tasks[id].shape]);
+      AddDependencies(predecessors.Of(id), id, &trace);
+    }
   }
   for (const TraceMemoryCurve& curve : memory) {
     Trace::MemoryCurve* out = trace.add_memory();

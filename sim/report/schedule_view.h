@@ -7,13 +7,9 @@
 
 #include "sim/engine/engine.h"
 #include "sim/graph/task_graph.h"
+#include "sim/report/schedule_rows.h"
 
 namespace twinstep {
-
-struct ScheduleViewOptions {
-  std::size_t width = 100;  // Columns of the terminal.
-  bool colour = false;      // ANSI colours, for a terminal.
-};
 
 // A row a pipeline rank, time from left to right. Where a forward is narrower than its label, the
 // picture of the whole iteration is followed by its beginning and its end in more detail.

@@ -1,0 +1,219 @@
+#include "traces/show/text_timeline.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <vector>
+
+#include "sim/format.h"
+#include "sim/report/schedule_rows.h"
+#include "sim/str_cat.h"
+#include "traces/breakdown.h"
+#include "traces/show/schedule_of_trace.h"
+#include "traces/show/timeline.h"
+
+namespace twinstep {
+namespace {
+
+constexpr std::size_t kLeastWidth = 60;
+constexpr std::size_t kRankWidth = 9, kLaneWidth = 9;
+constexpr std::size_t kShareWidth = 6;  // " 100 %"
+constexpr double kSecondsPerPicosecond = 1e-12;
+
+// What a column of a lane can show.
+struct Glyph {
+  char letter;
+  const char* name;
+  int colour;  // ANSI background, of 256.
+};
+// Computation is told apart by phase, all else by TimeClass.
+constexpr std::array<Glyph, 10> kGlyphs = {{{'F', "forward", 74},
+                                            {'B', "backward", 214},
+                                            {'R', "recompute", 227},
+                                            {'O', "optimizer", 72},
+                                            {'T', "TP", 180},
+                                            {'C', "CP", 144},
+                                            {'P', "PP", 173},
+                                            {'D', "DP", 175},
+                                            {'M', "copies", 248},
+                                            {'X', "other", 252}}};
+constexpr std::size_t kOther = kGlyphs.size() - 1;
+
+std::size_t GlyphOf(const Trace& trace, const Timeline& timeline, int event) {
+  const std::uint8_t time_class = timeline.time_classes[static_cast<std::size_t>(event)];
+  if (time_class == kOtherTimeClass) return kOther;
+  if (time_class == static_cast<std::uint8_t>(TimeClass::kCompute)) {
+    const bool forward =
+        trace.phases(static_cast<int>(trace.phase(event))) == Name(Phase::kForward);
+    return forward ? 0 : 1;
+  }
+  return time_class + std::size_t{1};
+}
+
+class Picture {
+ public:
+  Picture(const Trace& trace, const TextTimelineOptions& options)
+      : trace_(trace),
+        options_(options),
+        timeline_(ArrangeRows(trace)),
+        from_ps_(static_cast<double>(options.from_ps)),
+        to_ps_(static_cast<double>(options.to_ps > 0 ? options.to_ps : trace.iteration_ps())),
+        columns_(std::max(options.width, kLeastWidth) - kRankWidth - kLaneWidth - kShareWidth - 1),
+        column_ps_((to_ps_ - from_ps_) / static_cast<double>(columns_)) {}
+
+  std::string Draw() {
+    std::string rows;
+    std::int64_t last_rank = -1;
+    for (std::size_t i = 0; i < timeline_.rows.size(); ++i) {
+      const TimelineRow& row = timeline_.rows[i];
+      if (!Shows(row.rank)) continue;
+      const bool is_new = row.rank != last_rank;
+      if (is_new && last_rank >= 0) rows += MemoryOf(static_cast<std::uint32_t>(last_rank));
+      last_rank = row.rank;
+      rows += DrawLane(row, is_new ? StrCat("rank ", RankOf(row.rank).global_rank()) : "");
+    }
+    if (last_rank >= 0) rows += MemoryOf(static_cast<std::uint32_t>(last_rank));
+    return Legend() + rows + Axis();
+  }
+
+  std::string Schedule() const {
+    const std::vector<ScheduleRow> steps = ScheduleOf(trace_, timeline_, options_.shows_rank);
+    if (steps.empty()) return "";
+    return "\n" + DrawScheduleRows(
+                      steps, static_cast<double>(trace_.iteration_ps()) * kSecondsPerPicosecond,
+                      {.width = std::max(options_.width, kLeastWidth), .colour = options_.colour});
+  }
+
+ private:
+  const Trace::Rank& RankOf(std::uint32_t rank) const {
+    return trace_.ranks(static_cast<int>(rank));
+  }
+  bool Shows(std::uint32_t rank) const {
+    return !options_.shows_rank || options_.shows_rank(RankOf(rank).global_rank());
+  }
+
+  // Visits the columns that [begin, end) reaches, with the picoseconds in each.
+  template <typename Visit>
+  void ForEachColumn(std::int64_t begin_ps, std::int64_t end_ps, const Visit& visit) const {
+    const double begin = std::max(static_cast<double>(begin_ps), from_ps_);
+    const double end = std::min(static_cast<double>(end_ps), to_ps_);
+    if (end <= begin) return;
+    for (auto i = static_cast<std::size_t>((begin - from_ps_) / column_ps_); i < columns_; ++i) {
+      const double left = from_ps_ + static_cast<double>(i) * column_ps_;
+      if (left >= end) return;
+      visit(i, std::min(left + column_ps_, end) - std::max(left, begin));
+    }
+  }
+
+  std::string DrawLane(const TimelineRow& row, const std::string& rank) {
+    std::vector<std::array<double, kGlyphs.size()>> busy(columns_);
+    double total = 0;
+    for (std::size_t i = row.begin; i < row.end; ++i) {
+      const int event = timeline_.events[i];
+      const std::size_t glyph = GlyphOf(trace_, timeline_, event);
+      ForEachColumn(trace_.start_ps(event), trace_.end_ps(event),
+                    [&](std::size_t column, double time_ps) {
+                      busy[column][glyph] += time_ps;
+                      total += time_ps;
+                    });
+    }
+    std::string cells;
+    for (const auto& column : busy) cells += Cell(column);
+    const std::string share = Fixed(100 * total / (to_ps_ - from_ps_), 0) + " %";
+    return Labels(rank, trace_.lanes(static_cast<int>(row.lane))) + cells +
+           std::string(kShareWidth - std::min(kShareWidth, share.size()), ' ') + share + "\n";
+  }
+
+  std::string Cell(const std::array<double, kGlyphs.size()>& busy) {
+    const auto most = std::max_element(busy.begin(), busy.end());
+    double total = 0;
+    for (const double time_ps : busy) total += time_ps;
+    if (total <= 0) return ".";
+    const auto glyph = static_cast<std::size_t>(most - busy.begin());
+    used_[glyph] = true;
+    const char letter = kGlyphs[glyph].letter;
+    const bool full = 2 * total >= column_ps_;
+    const std::string cell(1, full ? letter : static_cast<char>(std::tolower(letter)));
+    if (!options_.colour || !full) return cell;
+    return StrCat("\x1b[30;48;5;", kGlyphs[glyph].colour, "m", cell, "\x1b[0m");
+  }
+
+  // Most live bytes of each column in tenths of the peak.
+  std::string MemoryOf(std::uint32_t rank) const {
+    std::string text;
+    for (const Trace::MemoryCurve& curve : trace_.memory()) {
+      if (curve.rank() != rank || curve.time_ps_size() == 0) continue;
+      std::vector<std::int64_t> most(columns_, 0);
+      std::int64_t peak = 0;
+      for (int i = 0; i < curve.time_ps_size(); ++i) {
+        peak = std::max(peak, curve.live_bytes(i));
+        const std::int64_t end =
+            i + 1 < curve.time_ps_size() ? curve.time_ps(i + 1) : trace_.iteration_ps();
+        ForEachColumn(curve.time_ps(i), end, [&](std::size_t column, double) {
+          most[column] = std::max(most[column], curve.live_bytes(i));
+        });
+      }
+      if (peak <= 0) continue;
+      std::string cells;
+      for (const std::int64_t bytes : most) {
+        const double share = static_cast<double>(bytes) / static_cast<double>(peak);
+        cells += bytes == peak ? '#' : static_cast<char>('0' + static_cast<int>(10 * share));
+      }
+      text += Labels("", curve.pool() == static_cast<std::uint32_t>(Pool::kPinnedHost)
+                             ? "pinned"
+                             : Name(static_cast<Pool>(curve.pool()))) +
+              cells + " # " + Bytes(static_cast<double>(peak)) + "\n";
+    }
+    return text;
+  }
+
+  static std::string Padded(std::string text, std::size_t width) {
+    text.resize(width - 1, ' ');
+    return text + " ";
+  }
+  static std::string Labels(const std::string& rank, const std::string& lane) {
+    return Padded(rank, kRankWidth) + Padded(lane, kLaneWidth);
+  }
+
+  std::string Legend() const {
+    std::string text;
+    for (std::size_t i = 0; i < kGlyphs.size(); ++i) {
+      if (used_[i]) text += StrCat(kGlyphs[i].letter, " ", kGlyphs[i].name, ", ");
+    }
+    text += "small: less than half busy, . idle";
+    if (trace_.memory_size() > 0) text += "; memory in tenths of its peak #";
+    return text + "\n";
+  }
+
+  std::string Axis() const {
+    const std::string left = Seconds(from_ps_ * kSecondsPerPicosecond);
+    const std::string right = Seconds(to_ps_ * kSecondsPerPicosecond);
+    const std::size_t used = std::min(columns_, left.size() + right.size());
+    return std::string(kRankWidth + kLaneWidth, ' ') + left + std::string(columns_ - used, ' ') +
+           right + "\n";
+  }
+
+  const Trace& trace_;
+  const TextTimelineOptions& options_;
+  const Timeline timeline_;
+  const double from_ps_, to_ps_;
+  const std::size_t columns_;
+  const double column_ps_;
+  std::array<bool, kGlyphs.size()> used_{};
+};
+
+}  // namespace
+
+std::string TextTimeline(const Trace& trace, const TextTimelineOptions& options) {
+  std::string text =
+      StrCat(trace.name(), trace.name().empty() ? "" : ": ",
+             Seconds(static_cast<double>(trace.iteration_ps()) * kSecondsPerPicosecond), ", ",
+             CountOf(trace.task_size(), "task"), " of ", CountOf(trace.ranks_size(), "rank"), "\n");
+  if (trace.iteration_ps() <= 0) return text;
+  Picture picture(trace, options);
+  text += picture.Draw();
+  const bool whole = options.from_ps == 0 && options.to_ps == 0;
+  return whole ? text + picture.Schedule() : text;
+}
+
+}  // namespace twinstep
