@@ -18,6 +18,7 @@ packages=(
   libsimgrid-dev libopenblas-pthread-dev
   nlohmann-json3-dev rapidjson-dev zlib1g-dev node-d3
   # Tests, benchmarks, format check.
+  chromium-headless-shell
   libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev
   clang-format-14
 )

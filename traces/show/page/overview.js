@@ -10,7 +10,7 @@
       this.canvas = this.root.append("canvas").node();
       this.svg = this.root.append("svg").attr("height", HEIGHT);
       this.brush = d3.brushX().on("brush end", () => {
-        if (!d3.event.sourceEvent) return; // Moved by us.
+        if (this.marking || !d3.event.sourceEvent) return; // Moved by us.
         const [from, to] = d3.event.selection || [Twinstep.GUTTER, this.width];
         if (to > from) state.showTimes(this.x.invert(from), this.x.invert(to));
       });
@@ -61,7 +61,9 @@
       const x = this.state.panels[0].x;
       const [from, to] = x.domain().map(this.x);
       const whole = from <= Twinstep.GUTTER + .5 && to >= this.width - .5;
+      this.marking = true;
       this.handle.call(this.brush.move, whole ? null : [from, Math.max(to, from + 1)]);
+      this.marking = false;
     }
   }
 
