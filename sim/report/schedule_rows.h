@@ -29,8 +29,8 @@ struct ScheduleRow {
 };
 
 // Time from left (0) to right (`end_s`). Where a forward is narrower than its label, the picture of
-// the whole iteration is followed by its beginning and its end in more detail. Nothing if `end_s` is
-// 0.
+// the whole iteration is followed by its beginning and its end in more detail. Nothing if `end_s`
+// is 0.
 std::string DrawScheduleRows(const std::vector<ScheduleRow>& rows, double end_s,
                              const ScheduleViewOptions& options);
 
