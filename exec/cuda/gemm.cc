@@ -12,9 +12,14 @@
 namespace twinstep::cuda {
 namespace {
 
-constexpr int kCandidates = 16;
+constexpr int kCandidates = 32;
 constexpr int kFinalists = 4;
-constexpr int kFirstRepeats = 2, kFinalRepeats = 6;
+constexpr int kFirstRepeats = 2;
+// Finalists run in turn and long enough for the GPU's power limit to lower its clock, as training
+// does: the fastest at full clock is not always the fastest there.
+constexpr int kRounds = 3;
+constexpr double kRoundSeconds = 8e-3;
+constexpr int kMostRepeats = 32;
 // Kernels that copy whole tiles need 16 bytes. The alignment beyond depends on where a plan places
 // a tensor, so deterministic choices do not see it.
 constexpr std::size_t kFullAlignment = 256, kTileAlignment = 16;
@@ -281,11 +286,16 @@ Status GemmEngine::Choose(const KernelCall& call, const std::byte* residual, std
   }
   std::sort(times.begin(), times.end());
   times.resize(std::min<std::size_t>(times.size(), kFinalists));
-  for (auto& [seconds, i] : times) {
-    const Result<double> time =
-        Time(call, residual, *plan, found[static_cast<std::size_t>(i)].algo, kFinalRepeats);
-    if (!time.ok()) return time.error();
-    seconds = time.value();
+  const int repeats = static_cast<int>(
+      std::clamp(kRoundSeconds / std::max(times[0].first, 1e-9), 2.0, double{kMostRepeats}));
+  for (auto& [seconds, i] : times) seconds = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    for (auto& [seconds, i] : times) {
+      const Result<double> time =
+          Time(call, residual, *plan, found[static_cast<std::size_t>(i)].algo, repeats);
+      if (!time.ok()) return time.error();
+      seconds += time.value();
+    }
   }
   const auto best = std::min_element(times.begin(), times.end());
   plan->algorithm = found[static_cast<std::size_t>(best->second)].algo;

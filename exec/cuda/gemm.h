@@ -7,7 +7,7 @@
 //   engine.value()->Launch(call, residual);  // y = x W^T + residual, rounded once.
 //
 // Prepare times the best algorithms of cuBLASLt's heuristics on the operands' memory, and the first
-// of them again: runs differ by up to 15 %. Deterministic engines take the heuristics'
+// of them again, in turns: runs differ by up to 15 %. Deterministic engines take the heuristics'
 // first, so that the same shape gives the same bits in every process.
 #pragma once
 

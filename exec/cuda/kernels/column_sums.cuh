@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kWarp* kColumnRows)
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kWarp + lane;
   C sum = C{0};
   if (column < width) {
-#pragma unroll 4
+#pragma unroll 16  // A thread has dozens of loads, and too few threads run to hide their latency.
     for (std::int64_t chunk = y; chunk < chunks; chunk += kColumnRows) {
       sum += partial[chunk * stride + column];
     }

@@ -25,7 +25,8 @@ struct Layout {
 // Blocks of the backward kernel that a multiprocessor's registers hold.
 template <typename L, bool kRms>
 constexpr int Resident() {
-  const int blocks = L::kRuns == 1 ? 4 : L::kRuns == 2 ? 3 : 2;
+  if (L::kRuns == 2) return 2;
+  const int blocks = L::kRuns == 1 ? 4 : 2;
   return kRms ? blocks : blocks - 1;  // LayerNorm also holds the bias's gradient.
 }
 
@@ -38,6 +39,19 @@ struct Row {
   __device__ void Clear() {
 #pragma unroll
     for (int k = 0; k < L::kRuns; ++k) runs[k] = Run<T, L::kCount>::Zero();
+  }
+
+  // What was computed from the elements is computed again behind this, not held in registers.
+  __device__ void Forget() {
+    if constexpr (sizeof(runs[0].words[0]) == 16) {
+#pragma unroll
+      for (int k = 0; k < L::kRuns; ++k) {
+#pragma unroll
+        for (auto& word : runs[k].words) {
+          asm volatile("" : "+r"(word.x), "+r"(word.y), "+r"(word.z), "+r"(word.w));
+        }
+      }
+    }
   }
 
   // Columns past the end are zeros.
@@ -139,6 +153,51 @@ struct BackwardOperands {
   Compute<T>* partial;  // [blocks][dgamma, dbeta unless RMS][h]
 };
 
+// Of a row of LayerNorm: mean and inverse, mean(g), and mean(g normed), as named below. RMSNorm's
+// are one round of sums, since normed is a multiple of x: mean(g normed) = inverse mean(g x).
+template <typename C>
+struct RowMeans {
+  Statistics<C> statistics;
+  C g, g_normed;
+};
+
+template <typename L, bool kRms>
+__device__ RowMeans<Compute<typename L::T>> BackwardMeans(
+    const Row<L>& x, const Row<L>& dy, const Row<L>& gamma, int h, int thread,
+    RowGroup<Compute<typename L::T>, L::kThreads>& group) {
+  using C = Compute<typename L::T>;
+  C sums[2] = {C{0}, C{0}};
+  const C width = static_cast<C>(h);
+  if constexpr (kRms) {
+    // Columns past the end are zeros.
+#pragma unroll
+    for (int k = 0; k < L::kRuns; ++k) {
+#pragma unroll
+      for (int j = 0; j < L::kCount; ++j) {
+        const C value = x.runs[k].Get(j);
+        sums[0] += value * value;
+        sums[1] += dy.runs[k].Get(j) * gamma.runs[k].Get(j) * value;
+      }
+    }
+    group.All(sums, AddTo{});
+    const C inverse = InverseRoot(sums[0] / width + static_cast<C>(kNormEpsilon));
+    return {{C{0}, inverse}, C{0}, sums[1] / width * inverse};
+  } else {
+    const auto [mean, inverse] = RowStatistics<L, kRms>(x, h, thread, group);
+#pragma unroll
+    for (int k = 0; k < L::kRuns; ++k) {
+#pragma unroll
+      for (int j = 0; j < L::kCount; ++j) {
+        const C g = dy.runs[k].Get(j) * gamma.runs[k].Get(j);
+        sums[0] += g * ((x.runs[k].Get(j) - mean) * inverse);
+        sums[1] += g;
+      }
+    }
+    group.All(sums, AddTo{});
+    return {{mean, inverse}, sums[1] / width, sums[0] / width};
+  }
+}
+
 // With normed = (x - mean) inverse and g = dy gamma:
 // dx = inverse (g - mean(g) - normed mean(g normed)) + residual; RMSNorm has no mean.
 template <typename L, bool kRms>
@@ -160,6 +219,10 @@ __global__ void __launch_bounds__(L::kBlock, Resident<L, kRms>())
 #pragma unroll
     for (int j = 0; j < L::kCount; ++j) dgamma[k][j] = dbeta[k][j] = C{0};
   }
+  // Of long rows registers do not hold it as well.
+  constexpr bool kHoldsGamma = L::kRuns == 1;
+  Row<L> gamma;
+  if constexpr (kHoldsGamma) gamma.Load(operands.gamma, h, thread);
   // All loads of a row are in flight together, and while a row is summed, those of the next.
   Row<L> next_x, next_dy, next_residual;
   const auto load = [&](std::int64_t i) {
@@ -176,45 +239,29 @@ __global__ void __launch_bounds__(L::kBlock, Resident<L, kRms>())
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * L::kGroups + member;
   load(begin);
   for (std::int64_t i = begin; i < operands.n; i += stride) {
-    const Row<L> x = next_x, dy = next_dy, residual = next_residual;
+    Row<L> x = next_x, dy = next_dy;
+    const Row<L> residual = next_residual;
     load(i + stride);
-    const auto statistics = RowStatistics<L, kRms>(x, h, thread, group);
-    const C mean = statistics.mean, inverse = statistics.inverse;
-    C sums[2] = {C{0}, C{0}};  // Of g normed, and of g.
+    if constexpr (!kHoldsGamma) gamma.Load(operands.gamma, h, thread);
+    const auto means = BackwardMeans<L, kRms>(x, dy, gamma, h, thread, group);
+    x.Forget();
+    dy.Forget();
+    gamma.Forget();
+    if constexpr (!kHoldsGamma) gamma.Load(operands.gamma, h, thread);
+    const auto [mean, inverse] = means.statistics;
 #pragma unroll
     for (int k = 0; k < L::kRuns; ++k) {
       const int column = (k * L::kThreads + thread) * L::kCount;
       if (column >= h) continue;
-      const auto gamma = Run<T, L::kCount>::Load(operands.gamma + column);
+      Run<T, L::kCount> dx;
 #pragma unroll
       for (int j = 0; j < L::kCount; ++j) {
         const C gradient = dy.runs[k].Get(j);
         const C normed = (x.runs[k].Get(j) - mean) * inverse;
-        const C g = gradient * gamma.Get(j);
-        sums[0] += g * normed;
-        sums[1] += g;
+        const C g = gradient * gamma.runs[k].Get(j);
         dgamma[k][j] += gradient * normed;
         dbeta[k][j] += gradient;
-      }
-    }
-    if constexpr (kRms) {
-      sums[0] = group.Sum(sums[0]);
-      sums[1] = C{0};
-    } else {
-      group.All(sums, AddTo{});
-    }
-    const C mean_product = sums[0] / static_cast<C>(h), mean_g = sums[1] / static_cast<C>(h);
-#pragma unroll
-    for (int k = 0; k < L::kRuns; ++k) {
-      const int column = (k * L::kThreads + thread) * L::kCount;
-      if (column >= h) continue;
-      const auto gamma = Run<T, L::kCount>::Load(operands.gamma + column);
-      Run<T, L::kCount> dx;
-#pragma unroll
-      for (int j = 0; j < L::kCount; ++j) {
-        const C normed = (x.runs[k].Get(j) - mean) * inverse;
-        const C g = dy.runs[k].Get(j) * gamma.Get(j);
-        dx.Set(j, inverse * (g - mean_g - normed * mean_product) + residual.runs[k].Get(j));
+        dx.Set(j, inverse * (g - means.g - normed * means.g_normed) + residual.runs[k].Get(j));
       }
       dx.Store(operands.dx + i * h + column);
     }

@@ -54,7 +54,7 @@ operators() {  # Each test of the kernels in a process of its own: most of the t
 }
 
 train() {
-  "$(find_binary twinstep)" train --model tiny-llama --data "$root/README.md" --steps 300 --lr 5e-3 \
+  "$(find_binary twinstep)" train --model tiny-llama --data "$root/README.md" --steps 300 \
     --seq 128 --global-batch 8 --micro-batch 4 "$@"
 }
 
