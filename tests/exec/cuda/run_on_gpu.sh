@@ -7,9 +7,8 @@
 #
 # Steps: correct (operators training text sanitizer, all at once) speed chunks pytorch largest
 # kernels; default: these. Where there are two GPUs, two: their plans, and how fast they are.
-# Binaries are taken from bazel-bin, or from the folder BIN; full output goes
-# to the folder OUT (default: a new one). Where PyTorch is installed, its CUDA libraries serve if
-# there are no others.
+# Binaries are taken from bazel-bin, or from the folder BIN; full output goes to the folder OUT
+# (default: a new one). Where PyTorch is installed, its CUDA libraries serve if there are no others.
 set -uo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -122,7 +121,8 @@ echo 'name: "llama-1.3b" family: LLAMA layers: 24 hidden_size: 2048 ffn_hidden_s
 attention_heads: 16 vocab_size: 32000 max_sequence_length: 1024' >"$out/1b.textproto"
 echo 'name: "llama-6.7b" family: LLAMA layers: 32 hidden_size: 4096 ffn_hidden_size: 11008
 attention_heads: 32 vocab_size: 32000 max_sequence_length: 1024' >"$out/7b.textproto"
-# GPT-2 grown: its vocabulary, positions and dropout; 14 bytes of model state a parameter.
+# GPT-2 grown: its vocabulary, positions and dropout; 14 bytes of model state a parameter. As many
+# layers, and the plan, as `twinstep rank --maximize layers` finds for the machine.
 echo 'name: "gpt2-18b" family: GPT layers: 22 hidden_size: 8192 ffn_hidden_size: 32768
 attention_heads: 64 vocab_size: 50257 max_sequence_length: 1024 tied_embeddings: true
 recipe { precision: BF16 gradient_precision: PARAMETER_GRADIENT hidden_dropout: 0.1
