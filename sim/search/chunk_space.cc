@@ -206,6 +206,8 @@ class Finder {
     AddModelStates(first_persists, chunks, &with_one);
     memory_.persistent_chunk_bytes =
         with_one.forward_bytes + with_one.persistent_chunk_bytes - memory_.forward_bytes;
+    gradient_bytes_ = GradientBytesOf(streaming);
+    persistent_gradient_bytes_ = GradientBytesOf(first_persists) - gradient_bytes_;
 
     std::int64_t host_bytes = 0;
     for (const Buffer& buffer : streaming.buffers) {
@@ -214,6 +216,18 @@ class Finder {
     }
     host_chunk_bytes_ = host_bytes / out_.chunks;
     return Unit{};
+  }
+
+  // Of buffers for gradients alone, which equation 11 counts from begin to end, and which live only
+  // while they hold some.
+  static double GradientBytesOf(const TaskGraph& graph) {
+    double bytes = 0;
+    for (const Buffer& buffer : graph.buffers) {
+      const bool on_gpu = buffer.rank == 0 && buffer.pool == Pool::kGpu;
+      const bool is_gradient = buffer.role == Role::kGradient && !buffer.persistent;
+      if (on_gpu && is_gradient) bytes += static_cast<double>(buffer.bytes);
+    }
+    return bytes;
   }
 
   // Whose copies take no longer than the forward of all blocks.
@@ -290,9 +304,9 @@ class Finder {
       return HostBytesLacking(blocks, persistent) <= 0;
     });
     const std::int64_t fewest = on_host == all.end() ? all.back() : *on_host;
-    if (GpuBytesLeft(blocks, fewest) >= 0) return {fewest};
+    if (GpuBytesLeftWithoutGradients(blocks, fewest) >= 0) return {fewest};
     const auto on_gpu = std::find_if(all.rbegin(), all.rend(), [&](std::int64_t persistent) {
-      return GpuBytesLeft(blocks, persistent) >= 0;
+      return GpuBytesLeftWithoutGradients(blocks, persistent) >= 0;
     });
     if (on_gpu == all.rend()) return {fewest};
     return {*on_gpu, fewest};
@@ -305,11 +319,17 @@ class Finder {
     return std::min(least, out_.chunks - persistent);
   }
 
-  // Beside activations, persistent chunks and as few buffers as can be.
+  // Beside activations, persistent chunks and as few buffers as can be; equation 11.
   double GpuBytesLeft(const Blocks& blocks, std::int64_t persistent) const {
     return static_cast<double>(input_.gpu_memory_capacity_bytes) - blocks.activation_bytes -
            memory_.persistent_chunk_bytes * static_cast<double>(persistent) -
            memory_.buffer_bytes * static_cast<double>(LeastBuffers(persistent));
+  }
+
+  // Where not even that is left, nothing can help.
+  double GpuBytesLeftWithoutGradients(const Blocks& blocks, std::int64_t persistent) const {
+    return GpuBytesLeft(blocks, persistent) + gradient_bytes_ +
+           persistent_gradient_bytes_ * static_cast<double>(persistent);
   }
 
   // Of the fullest node: its ranks' chunks and swapped blocks against the budget.
@@ -326,10 +346,10 @@ class Finder {
     const std::int64_t persistent = plan->chunks.persistent;
     const std::int64_t streaming = out_.chunks - persistent;
     const std::int64_t least = LeastBuffers(persistent);
-    const double left = GpuBytesLeft(blocks, persistent);
-    if (left < 0) {
+    const double most_left = GpuBytesLeftWithoutGradients(blocks, persistent);
+    if (most_left < 0) {
       estimate.infeasible =
-          Lacks("gpu", -left,
+          Lacks("gpu", -most_left,
                 StrCat(persistent, " persistent chunks and ", least,
                        " buffers take more GPU memory than there is beside activations (equation "
                        "11), by "));
@@ -346,7 +366,8 @@ class Finder {
     // Buffers leave room for what the placement may waste; the least of them try without.
     const double reserve =
         kPlacementReserve * static_cast<double>(input_.gpu_memory_capacity_bytes);
-    const double more = std::max(0.0, std::floor((left - reserve) / memory_.buffer_bytes));
+    const double more = std::max(
+        0.0, std::floor((GpuBytesLeft(blocks, persistent) - reserve) / memory_.buffer_bytes));
     plan->chunks.buffers =
         least + static_cast<std::int64_t>(std::min(more, static_cast<double>(streaming - least)));
     estimate.expected_s = blocks.times->total_s(persistent, plan->chunks.buffers);
@@ -385,7 +406,9 @@ class Finder {
   std::vector<double> all_recompute_s_;  // By chunk, every block checkpointed.
   double block_recompute_s_ = 0;
   ProTrainMemoryInput memory_;
-  std::int64_t host_chunk_bytes_ = 0;  // Of a rank.
+  double gradient_bytes_ = 0;             // Of memory_.forward_bytes,
+  double persistent_gradient_bytes_ = 0;  // and of memory_.persistent_chunk_bytes.
+  std::int64_t host_chunk_bytes_ = 0;     // Of a rank.
   bool needs_tied_buffer_ = false;
   std::vector<std::optional<ProTrainTimes>> times_;  // By checkpointed blocks.
   ChunkSpace out_;

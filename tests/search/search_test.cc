@@ -5,10 +5,10 @@
 #include <cmath>
 #include <limits>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "hw_specs/find_cluster.h"
+#include "hw_specs/frameworks/find_framework.h"
 #include "model_zoo/find_model.h"
 #include "sim/search/chunk_space.h"
 #include "sim/search/plan_search.h"
@@ -113,27 +113,61 @@ TEST_P(SearchTest, FindsWhatBruteForceFinds) {
   EXPECT_LE(near_s * (1 - near.certified_gap), all.best_s * (1 + 1e-9));
 }
 
-// Every plan of a chunk space replayed and placed: the search finds the best, and no bound lies.
+struct ChunkProblem {
+  std::string model, cluster;
+  std::int64_t gpus = 1, sequence_length = 64, batch = 1;
+  std::int64_t layers = 0;                      // 0: the model's.
+  std::int64_t capacity_mib = 0, host_mib = 0;  // 0: the cluster's.
+  bool unfused = false;
+};
+
+SimulateInput InputOf(const ChunkProblem& problem) {
+  Problem any{.name = "chunks",
+              .model = problem.model,
+              .cluster = problem.cluster,
+              .gpus = problem.gpus,
+              .sequence_length = problem.sequence_length,
+              .batches = {problem.batch}};
+  any.capacity_mib = problem.capacity_mib;
+  SimulateInput input = InputOf(any);
+  input.solve_offload = false;
+  if (problem.layers > 0) input.model.set_layers(static_cast<std::int32_t>(problem.layers));
+  if (problem.host_mib > 0) input.host_memory_budget_bytes = problem.host_mib << 20;
+  if (problem.unfused) {
+    input.plan.set_attention(ATTENTION_UNFUSED);
+    input.framework = FindFramework("transformers-2023").value();
+  }
+  return input;
+}
+
+// Every plan of a chunk space replayed and placed: the search finds the best, no bound lies, and
+// what is said not to fit does not.
 TEST(ChunkSearchTest, FindsWhatBruteForceFinds) {
-  for (const auto& [model, cluster, gpus, batch] :
-       {std::tuple{"tiny-llama", "4x3090", 4, 8}, std::tuple{"tiny-gpt", "4x3090", 1, 2},
-        std::tuple{"gpt2-1b", "4x3090", 4, 64}}) {
-    Problem problem{std::string("chunks"), model, cluster, gpus, 64, {batch}};
-    SimulateInput input = InputOf(problem);
-    input.solve_offload = false;
-    if (std::string(model) == "gpt2-1b") {
-      input.plan.set_sequence_length(1024);
-      input.model.set_layers(6);
-      input.gpu_memory_capacity_bytes = std::int64_t{8} << 30;
-    }
+  for (const ChunkProblem& problem : {
+           ChunkProblem{"tiny-llama", "4x3090", 4, 64, 8},
+           ChunkProblem{"tiny-gpt", "4x3090", 1, 64, 2},
+           ChunkProblem{"gpt2-1b", "4x3090", 4, 1024, 64, 6, 8192},
+           ChunkProblem{"gpt2-1b", "4x3090", 4, 1024, 64, 6, 8192, 4500},
+           ChunkProblem{"gpt2-1b", "4x3090", 1, 1024, 4, 5, 3000, 0, true},
+           ChunkProblem{"gpt2-1b", "4xa100", 4, 512, 32, 6, 6000, 4000, true},
+           ChunkProblem{"llama-1.3b", "4xa100", 2, 512, 8, 5, 4000},
+           ChunkProblem{"llama-1.3b", "4x3090", 2, 512, 8, 5, 6000, 5000},
+       }) {
+    const std::string& model = problem.model;
+    const std::int64_t gpus = problem.gpus;
+    const SimulateInput input = InputOf(problem);
     ChunkAxes axes;
-    axes.global_batch = {batch};
+    axes.global_batch = {problem.batch};
     const ChunkSpace chunks = FindChunkSpace(input, axes, gpus).value();
     double best_s = std::numeric_limits<double>::infinity();
     std::size_t feasible = 0;
     for (std::size_t i = 0; i < chunks.space.plans.size(); ++i) {
-      if (chunks.estimates[i].infeasible) continue;
       const ResolvedPlan& plan = chunks.space.plans[i];
+      if (chunks.estimates[i].infeasible) {
+        EXPECT_TRUE(PlacePlan(input, plan).value().infeasible)
+            << ShortName(plan) << ": " << chunks.estimates[i].infeasible->message;
+        continue;
+      }
       const PlanTime time = TimePlan(input, plan).value();
       if (time.infeasible) continue;
       EXPECT_LE(chunks.estimates[i].bound_ps, time.iteration_ps) << ShortName(plan);
