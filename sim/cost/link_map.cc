@@ -162,7 +162,10 @@ double LinkMap::Capacity(LinkKind kind) const {
       return node.nvlink().bytes_per_s();
     case LinkKind::kNicOut:
     case LinkKind::kNicIn:
-      return layout_.nic_port_bytes_per_s();
+      // What its protocol leaves, however many flows share it.
+      return layout_.nic_port_bytes_per_s() *
+             std::max(OneIfUnset(node.nic().collective_efficiency()),
+                      OneIfUnset(node.nic().p2p_efficiency()));
     case LinkKind::kHostCompute:
       return host_adam_params_per_s_ * host_adam_bytes_per_param_;
   }
