@@ -262,6 +262,37 @@ TEST(ComputeCostsTest, FoldedLinksCarryTheirClass) {
   EXPECT_EQ(Route(costs, copy).at("pcie_h2d 0.0"), 1);
 }
 
+TEST(ComputeCostsTest, SharedNicsCarryWhatTheirProtocolLeaves) {
+  Cluster cluster = PlainCluster();
+  Nic& nic = *cluster.mutable_node()->mutable_nic();
+  nic.set_count(2);
+  nic.set_collective_efficiency(0.8);
+  nic.set_p2p_efficiency(0.7);
+  CostGraph graph(Ranks(8, 0), {0});
+  graph.Collective(OpCode::kAllReduce, 0, {0, 1, 2, 3, 4, 5, 6, 7}, 8000);
+  const GraphCosts costs = Costs(graph.graph(), cluster);
+  for (const Link& link : costs.links) {
+    if (link.kind != LinkKind::kNicOut) continue;
+    EXPECT_DOUBLE_EQ(link.bytes_per_s, 0.8 * 5e9);
+  }
+}
+
+TEST(ComputeCostsTest, OnlyGroupsWithoutASwitchInCommonPassThroughTheHost) {
+  Cluster cluster = PlainCluster();  // 4 GPUs a node.
+  cluster.mutable_node()->mutable_pcie()->set_gpus_per_uplink(2);
+  cluster.mutable_node()->mutable_nic()->set_through_host_bytes_per_s(4e9);
+  const auto nic_rate = [&](const std::vector<std::uint32_t>& members) {
+    CostGraph graph(8);
+    const TaskId task = graph.Collective(OpCode::kAllReduce, 0, members, 8000);
+    const GraphCosts costs = Costs(graph.graph(), cluster);
+    const TaskCost& cost = costs.costs[costs.cost_of_task[task]];
+    return costs.flows[cost.flow_begin + cost.flow_count - 1].max_bytes_per_s;
+  };
+  EXPECT_DOUBLE_EQ(nic_rate({0, 2, 4, 6}), 1e9);  // A switch each.
+  EXPECT_DOUBLE_EQ(nic_rate({0, 1, 4, 5}), 5e9);  // Both below one.
+  EXPECT_DOUBLE_EQ(nic_rate({0, 4}), 5e9);        // One a node.
+}
+
 // Every rank takes part in one collective of each kind of group, sends to the next stage, copies
 // both ways and runs Adam on its host.
 template <typename Rank>
