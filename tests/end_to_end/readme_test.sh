@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Runs every block of README.md that opens with ```sh run, in order and in one empty directory, each
-# of which must exit with 0. Setting up and building is what this test already stands on: there
-# ./setup.sh does nothing and `bazel run //:twinstep -- ARGUMENTS` runs the binary that was built.
+# readme_test.sh FILE: runs every block of a README that opens with ```sh run, in order and in one
+# directory with nothing in it but the README's own folder, each of which must exit with 0. Setting up
+# and building is what this test already stands on: there ./setup.sh does nothing and
+# `bazel run //:twinstep -- ARGUMENTS` runs the binary that was built.
 # A block that opens with ```sh run=N must exit with N.
 set -euo pipefail
 
-readme=$PWD/README.md
+name=$1
+readme=$PWD/$name
 binary=$PWD/twinstep
 scratch=$(mktemp -d "${TEST_TMPDIR:-/tmp}/readme.XXXXXX")
 mkdir -p "$scratch/bin" "$scratch/blocks" "$scratch/work"
@@ -20,6 +22,11 @@ shift 3
 exec "$binary" "\$@"
 STUB
 printf '#!/bin/sh\n' >"$scratch/work/setup.sh"
+folder=$(dirname "$name")
+if [ "$folder" != . ]; then
+  mkdir -p "$scratch/work/$folder"
+  cp -L "$folder"/* "$scratch/work/$folder"
+fi
 ln -s "$binary" "$scratch/bin/twinstep"
 chmod +x "$scratch/bin/bazel" "$scratch/work/setup.sh"
 export PATH="$scratch/bin:$PATH"
@@ -40,18 +47,18 @@ awk -v out="$scratch/blocks" '
 
 count=0
 for block in "$scratch"/blocks/*; do
-  [ -s "$block" ] || { echo "README.md holds no block to run" >&2; exit 1; }
-  name=${block##*/}
-  line=${name##*.}
-  expected=${name#*.}
+  [ -s "$block" ] || { echo "$name holds no block to run" >&2; exit 1; }
+  file=${block##*/}
+  line=${file##*.}
+  expected=${file#*.}
   expected=${expected%.*}
   status=0
   (cd "$scratch/work" && bash -euo pipefail "$block") >"$scratch/output" 2>&1 || status=$?
   if [ "$status" -ne "$expected" ]; then
-    echo "README.md:$line exits with $status, not $expected:" >&2
+    echo "$name:$line exits with $status, not $expected:" >&2
     cat "$block" "$scratch/output" >&2
     exit 1
   fi
   count=$((count + 1))
 done
-echo "$count blocks of README.md ran"
+echo "$count blocks of $name ran"

@@ -64,6 +64,7 @@ std::vector<std::string> ClassNames() {
     names.push_back(name.substr(0, name.find(" exposed")));
   }
   names.push_back("other");
+  names.push_back("communication");
   return names;
 }
 

@@ -14,10 +14,10 @@
 #include "sim/report/text_table.h"
 #include "sim/report/write_text.h"
 #include "sim/str_cat.h"
+#include "traces/open_trace.h"
 #include "traces/show/html_page.h"
 #include "traces/show/rank_list.h"
 #include "traces/show/text_timeline.h"
-#include "traces/trace_io.h"
 
 namespace twinstep {
 namespace {
@@ -46,9 +46,11 @@ std::string Help() {
   return StrCat(
       "twinstep show: when each task of a trace ran, for a browser or a terminal\n\n"
       "  twinstep show TRACE [TRACE] [OPTION ...]\n\n"
-      "TRACE is what simulate and train write with --trace FILE.pb. Of two traces, the page shows "
-      "one\n"
-      "above the other; of one graph, it sets the times of each task side by side.\n",
+      "TRACE is what simulate and train write with --trace, or a profile of PyTorch: .json, "
+      ".json.gz,\n"
+      "a folder of them. Of two traces, the page shows one above the other; of one graph, it sets "
+      "the\n"
+      "times of each task side by side.\n",
       OptionsHelp(Groups()),
       "\nExample\n"
       "  twinstep show simulated.pb executed.pb --html timeline.html\n");
@@ -62,9 +64,12 @@ class Command {
   ExitCode Run() {
     if (const Status status = ReadOptions(); !status.ok()) return output_.Fail(status.error());
     for (const std::string& file : files_) {
-      Result<Trace> trace = ReadTrace(file);
-      if (!trace.ok()) return output_.Fail(trace.error());
-      traces_.push_back(std::move(trace.value()));
+      Result<OpenedTrace> opened = OpenTrace(file, {});
+      if (!opened.ok()) return output_.Fail(opened.error());
+      for (const std::string& remark : opened.value().report.remarks) {
+        output_.Say(StrCat(file, ": ", remark));
+      }
+      traces_.push_back(std::move(opened.value().trace));
     }
     if (const Status status = CheckSelection(); !status.ok()) return output_.Fail(status.error());
     if (options_.Has("html")) {

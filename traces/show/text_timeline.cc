@@ -26,9 +26,8 @@ struct Glyph {
   const char* name;
   int colour;  // ANSI background, of 256.
 };
-// Computation is told apart by phase, all else by TimeClass.
-constexpr std::array<Glyph, 10> kGlyphs = {{{'F', "forward", 74},
-                                            {'B', "backward", 214},
+// In the order of a Timeline's time classes, then what computation is told apart by.
+constexpr std::array<Glyph, 12> kGlyphs = {{{'K', "compute", 110},
                                             {'R', "recompute", 227},
                                             {'O', "optimizer", 72},
                                             {'T', "TP", 180},
@@ -36,18 +35,19 @@ constexpr std::array<Glyph, 10> kGlyphs = {{{'F', "forward", 74},
                                             {'P', "PP", 173},
                                             {'D', "DP", 175},
                                             {'M', "copies", 248},
-                                            {'X', "other", 252}}};
-constexpr std::size_t kOther = kGlyphs.size() - 1;
+                                            {'X', "other", 252},
+                                            {'N', "communication", 175},
+                                            {'F', "forward", 74},
+                                            {'B', "backward", 214}}};
+constexpr std::size_t kForward = 10, kBackward = 11;
 
+// By time class, but computation by direction where there is one.
 std::size_t GlyphOf(const Trace& trace, const Timeline& timeline, int event) {
   const std::uint8_t time_class = timeline.time_classes[static_cast<std::size_t>(event)];
-  if (time_class == kOtherTimeClass) return kOther;
-  if (time_class == static_cast<std::uint8_t>(TimeClass::kCompute)) {
-    const bool forward =
-        trace.phases(static_cast<int>(trace.phase(event))) == Name(Phase::kForward);
-    return forward ? 0 : 1;
-  }
-  return time_class + std::size_t{1};
+  if (time_class != static_cast<std::uint8_t>(TimeClass::kCompute)) return time_class;
+  const std::string& phase = trace.phases(static_cast<int>(trace.phase(event)));
+  if (phase == Name(Phase::kForward)) return kForward;
+  return phase == Name(Phase::kBackward) ? kBackward : time_class;
 }
 
 class Picture {

@@ -9,6 +9,7 @@
 
 #include "sim/graph/ids.h"
 #include "traces/breakdown.h"
+#include "traces/imported_names.h"
 
 namespace twinstep {
 namespace {
@@ -31,6 +32,19 @@ std::vector<std::optional<Enum>> Enumerators(const Names& names, int count) {
   return result;
 }
 
+// Of events of a known kind in a lane that is not ours.
+std::uint8_t ClassWithoutLane(TaskKind kind, std::optional<Phase> phase) {
+  switch (kind) {
+    case TaskKind::kSend:
+    case TaskKind::kRecv:
+    case TaskKind::kCollective:
+      return kCommunicationTimeClass;
+    default:
+      return static_cast<std::uint8_t>(
+          ClassOf(kind, Lane::kCompute, phase.value_or(Phase::kForward)));
+  }
+}
+
 std::vector<std::uint8_t> TimeClasses(const Trace& trace) {
   const auto lanes = Enumerators<Lane>(trace.lanes(), kLaneCount);
   const auto kinds = Enumerators<TaskKind>(trace.kinds(), kTaskKindCount);
@@ -40,9 +54,14 @@ std::vector<std::uint8_t> TimeClasses(const Trace& trace) {
     const auto lane = lanes[trace.lane(i)];
     const auto kind = kinds[trace.kind(i)];
     const auto phase = phases[trace.phase(i)];
-    classes.push_back(lane && kind && phase
-                          ? static_cast<std::uint8_t>(ClassOf(*kind, *lane, *phase))
-                          : kOtherTimeClass);
+    if (!kind) {
+      const bool copies = trace.kinds(static_cast<int>(trace.kind(i))) == kPeerCopyKind;
+      classes.push_back(copies ? static_cast<std::uint8_t>(TimeClass::kCopies) : kOtherTimeClass);
+    } else if (!lane || !phase) {
+      classes.push_back(ClassWithoutLane(*kind, phase));
+    } else {
+      classes.push_back(static_cast<std::uint8_t>(ClassOf(*kind, *lane, *phase)));
+    }
   }
   return classes;
 }

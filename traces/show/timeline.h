@@ -25,11 +25,13 @@ struct Timeline {
   std::vector<TimelineRow> rows;           // By rank, then lane.
   std::vector<int> events;                 // Of the trace, row by row.
   std::vector<std::uint32_t> place;        // By event of the trace: its index in `events`.
-  std::vector<std::uint8_t> time_classes;  // By event of the trace: TimeClass, as a number.
+  std::vector<std::uint8_t> time_classes;  // By event of the trace: TimeClass, as a number, or:
 };
 
-// What TimeClass says of events whose lane, kind or phase this version does not know.
+// What TimeClass cannot say of imported traces: work of no known kind, communication of unknown
+// dimension.
 inline constexpr std::uint8_t kOtherTimeClass = 8;
+inline constexpr std::uint8_t kCommunicationTimeClass = 9;
 
 // Expects a trace that TraceProblem finds nothing wrong with.
 Timeline ArrangeRows(const Trace& trace);

@@ -5,7 +5,7 @@
   const BLUE = "#4c9bd1", SKY = "#9ad3f2", GREEN = "#35b08f", ORANGE = "#f0a830", YELLOW = "#f5e960",
     RED = "#e07b39", PURPLE = "#d291b8", GREY = "#a9adb3", BROWN = "#b39b72", DARK = "#3f6fa8";
   // Classes of time (traces/breakdown.h); computation is told apart by direction.
-  const BY_CLASS = [BLUE, YELLOW, GREEN, RED, BROWN, "#e9635e", PURPLE, GREY, "#d9dce0"];
+  const BY_CLASS = [DARK, YELLOW, GREEN, RED, BROWN, "#e9635e", PURPLE, GREY, "#d9dce0", PURPLE];
   const BY_PHASE = { forward: BLUE, recompute: YELLOW, backward: ORANGE, gradient_sync: PURPLE,
     optimizer: GREEN, parameter_gather: GREY };
   const BY_KIND = { compute: BLUE, h2d: GREEN, d2h: SKY, send: ORANGE, recv: YELLOW, collective: PURPLE,
@@ -40,11 +40,13 @@
         Uint16Array.from(trace.microBatch, (micro) => micro === 0 ? 0 : 1 + (micro - 1) % shown)) };
     }
     const categories = [{ name: "forward", colour: BLUE }, { name: "backward", colour: ORANGE },
-      ...page.classes.slice(1).map((name, i) => ({ name, colour: BY_CLASS[i + 1] }))];
+      ...page.classes.map((name, i) => ({ name, colour: BY_CLASS[i] }))];
     return { categories, of: page.traces.map((trace) => {
-      const forward = trace.phases.indexOf("forward");
-      return trace.timeClass.map((timeClass, event) =>
-        timeClass > 0 ? timeClass + 1 : trace.phase[event] === forward ? 0 : 1);
+      const forward = trace.phases.indexOf("forward"), backward = trace.phases.indexOf("backward");
+      return trace.timeClass.map((timeClass, event) => {
+        const phase = timeClass > 0 ? -2 : trace.phase[event];
+        return phase === forward ? 0 : phase === backward ? 1 : timeClass + 2;
+      });
     }) };
   };
 
