@@ -177,7 +177,8 @@ class Picture {
 
   std::string Legend() const {
     std::string text;
-    for (std::size_t i = 0; i < kGlyphs.size(); ++i) {
+    for (std::size_t k = 0; k < kGlyphs.size(); ++k) {
+      const std::size_t i = (kForward + k) % kGlyphs.size();  // Directions first.
       if (used_[i]) text += StrCat(kGlyphs[i].letter, " ", kGlyphs[i].name, ", ");
     }
     text += "small: less than half busy, . idle";

@@ -60,7 +60,7 @@
         }
         context.textAlign = "right";
         context.fillStyle = "#57606a";
-        if (newLane) context.fillText(Twinstep.fitText(this.trace.lanes[row.lane], 70), gutter - 6, middle);
+        if (newLane) context.fillText(Twinstep.fitText(this.trace.lanes[row.lane], 80), gutter - 6, middle);
       }
       context.fillStyle = "#d0d7de";
       context.fillRect(gutter - 1, 0, 1, bottom - top);

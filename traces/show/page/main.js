@@ -144,11 +144,14 @@
     if (page.traces.length === 2 && page.traces[1].iteration > 0) {
       facts.push(`difference <b>${Twinstep.percent(page.traces[0].iteration / page.traces[1].iteration - 1)}</b>`);
     }
-    facts.push(`${d3.format(",")(trace.events)} tasks of ${trace.ranks.length} ranks`);
+    const count = (number, noun) => `${d3.format(",")(number)} ${noun}${number === 1 ? "" : "s"}`;
+    facts.push(`${count(trace.events, "task")} of ${count(trace.ranks.length, "rank")}`);
     d3.select("#facts").html(facts.join(" &middot; "));
     const notes = [];
     if (page.note) notes.push(`Tasks are not paired: ${page.note}.`);
-    if (!page.traces.some(({ graph }) => graph)) notes.push("No critical path: the trace does not know its graph.");
+    const hasGraph = page.traces.some(({ graph }) => graph);
+    d3.select(document.getElementById("critical").parentNode).attr("hidden", hasGraph ? null : "");
+    if (!hasGraph) notes.push("No critical path: the trace does not know its graph.");
     d3.select("#note").text(notes.join(" "));
   }
 

@@ -1,7 +1,7 @@
 // One trace: its axis of time, its lanes or schedule, its memory.
 "use strict";
 (() => {
-  const GUTTER = 132, AXIS = 20;
+  const GUTTER = 164, AXIS = 20;
 
   // Sharp on any screen; cleared, and in units of CSS pixels.
   Twinstep.sizeCanvas = (canvas, width, height) => {
