@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "exec/cuda/cuda_options.h"
@@ -116,10 +118,26 @@ std::string Exact(double number) {
   return text;
 }
 
+// Under a launcher every process would train the whole plan. Slurm's variable is the step's: a
+// batch script, which is one process, has the job's, too.
+Status CheckAlone() {
+  for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    const char* const size = std::getenv(name);
+    if (size == nullptr || std::strcmp(size, "1") == 0) continue;
+    return Error{
+        .message = StrCat(name, " is ", size,
+                          ": several processes were started, and training across processes is not "
+                          "supported; start one, which trains on all GPUs of a machine"),
+        .rule = "processes"};
+  }
+  return Unit{};
+}
+
 }  // namespace
 
 Result<TrainInput> ReadTrainInput(const Options& options) {
-  const Status given = CheckRequired(options, "train", {"model", "data", "steps"});
+  const Status given =
+      FirstError({CheckRequired(options, "train", {"model", "data", "steps"}), CheckAlone()});
   if (!given.ok()) return given.error();
   TrainInput input;
   Result<Model> model = ReadTrainModel(options);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -204,6 +205,18 @@ TEST_F(TrainCommand, BadInputIsNamed) {
 }
 
 // Nobody trains for hours and then learns that the result cannot be written.
+TEST_F(TrainCommand, LaunchersOfSeveralProcessesAreRefused) {
+  for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    setenv(name, "1", 1);
+    EXPECT_EQ(RunTrain(Small({})).code, ExitCode::kDone) << name;
+    setenv(name, "2", 1);
+    const Outcome run = RunTrain(Small({}));
+    unsetenv(name);
+    EXPECT_EQ(run.code, ExitCode::kBadInput);
+    EXPECT_THAT(run.err, HasSubstr(std::string(name) + " is 2"));
+  }
+}
+
 TEST_F(TrainCommand, WhatCannotBeWrittenIsSaidBeforeTheFirstStep) {
   const std::string folder = folder_.File("folder");
   std::filesystem::create_directory(folder);
