@@ -19,9 +19,17 @@
 namespace twinstep {
 namespace {
 
-std::vector<std::int64_t> UpTo(std::int64_t most) {
-  std::vector<std::int64_t> values(static_cast<std::size_t>(most) + 1);
-  std::iota(values.begin(), values.end(), std::int64_t{0});
+// Chunks or blocks of which every count is tried; of more only some counts, evenly apart: the
+// space grows with the square.
+constexpr std::int64_t kMostCounts = 128;
+constexpr std::int64_t kSomeCounts = 64;
+
+// 0 to `most`: all of them, or some evenly apart and `most`.
+std::vector<std::int64_t> CountsUpTo(std::int64_t most) {
+  const std::int64_t step = most <= kMostCounts ? 1 : (most + kSomeCounts - 1) / kSomeCounts;
+  std::vector<std::int64_t> values;
+  for (std::int64_t value = 0; value < most; value += step) values.push_back(value);
+  values.push_back(most);
   return values;
 }
 
@@ -121,8 +129,8 @@ class Finder {
 
   std::vector<std::int64_t> CheckpointedBeside(std::int64_t swapped) const {
     const std::vector<std::int64_t>& asked = axes_.checkpointed;
-    if (!axes_.least_memory) return asked.empty() ? UpTo(layers_) : asked;
     const std::int64_t most = std::max<std::int64_t>(layers_ - swapped, 0);
+    if (!axes_.least_memory) return asked.empty() ? CountsUpTo(most) : asked;
     if (asked.empty()) return {most};
     const auto over = std::upper_bound(asked.begin(), asked.end(), most);
     return {over == asked.begin() ? asked.front() : *(over - 1)};
@@ -294,22 +302,43 @@ class Finder {
     return ProTrainTimes::Of(chunks, primitives_.rates);
   }
 
-  // How many chunks persist. For least memory: the fewest that the host admits, which take least of
-  // the GPU; where that is too many for the GPU, also the most that it admits.
+  // How many chunks persist.
   std::vector<std::int64_t> Persistent(const Blocks& blocks) const {
-    std::vector<std::int64_t> all = axes_.persistent.empty() ? UpTo(out_.chunks) : axes_.persistent;
+    if (axes_.least_memory) return LeastPersistent(blocks);
+    std::vector<std::int64_t> counts = axes_.persistent;
+    if (counts.empty()) {
+      counts = CountsUpTo(out_.chunks);
+      // Where some are left out, what needs least memory is not.
+      for (const std::int64_t count : LeastPersistent(blocks)) {
+        const auto at = std::lower_bound(counts.begin(), counts.end(), count);
+        if (at == counts.end() || *at != count) counts.insert(at, count);
+      }
+    }
+    std::erase_if(counts, [this](std::int64_t count) { return count > out_.chunks; });
+    return counts;
+  }
+
+  // The fewest that the host admits, which take least of the GPU; where that is too many for the
+  // GPU, also the most that it admits.
+  std::vector<std::int64_t> LeastPersistent(const Blocks& blocks) const {
+    std::vector<std::int64_t> all = axes_.persistent;
+    if (all.empty()) {
+      all.resize(static_cast<std::size_t>(out_.chunks) + 1);
+      std::iota(all.begin(), all.end(), std::int64_t{0});
+    }
     std::erase_if(all, [this](std::int64_t count) { return count > out_.chunks; });
-    if (!axes_.least_memory || all.empty()) return all;
-    const auto on_host = std::find_if(all.begin(), all.end(), [&](std::int64_t persistent) {
-      return HostBytesLacking(blocks, persistent) <= 0;
+    if (all.empty()) return {};
+    // Memory grows with the count on the GPU, and falls on the host.
+    const auto on_host = std::partition_point(all.begin(), all.end(), [&](std::int64_t persistent) {
+      return HostBytesLacking(blocks, persistent) > 0;
     });
     const std::int64_t fewest = on_host == all.end() ? all.back() : *on_host;
     if (GpuBytesLeftWithoutGradients(blocks, fewest) >= 0) return {fewest};
-    const auto on_gpu = std::find_if(all.rbegin(), all.rend(), [&](std::int64_t persistent) {
+    const auto over = std::partition_point(all.begin(), all.end(), [&](std::int64_t persistent) {
       return GpuBytesLeftWithoutGradients(blocks, persistent) >= 0;
     });
-    if (on_gpu == all.rend()) return {fewest};
-    return {*on_gpu, fewest};
+    if (over == all.begin()) return {fewest};
+    return {*(over - 1), fewest};
   }
 
   // One computes, one arrives, one leaves; in a fourth a tied embedding's gradient waits, where the

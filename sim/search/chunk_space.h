@@ -20,8 +20,8 @@
 
 namespace twinstep {
 
-// Empty: every count; swapped blocks: 0 and powers of two, up to as many as whose copies the
-// forward can hide.
+// Empty: every count up to 128, of larger models some 64 evenly apart; swapped blocks: 0 and powers
+// of two, up to as many as whose copies the forward can hide.
 struct ChunkAxes {
   std::vector<std::int64_t> persistent, swapped, checkpointed, global_batch;
   // Of each number of swapped blocks only the plan that needs least memory, which fits if any does:

@@ -19,7 +19,7 @@
 namespace twinstep {
 
 // Larger models are not tried.
-inline constexpr std::int64_t kMostLayers = 10'000;
+inline constexpr std::int64_t kMostLayers = 1000;
 
 // `progress` may be null. Error (kBadInput): as FindCandidates and PlacePlan.
 Result<Maximum> FindMaximum(const RankProblem& problem, std::int64_t gpus, Progress* progress);

@@ -54,7 +54,8 @@ const std::vector<OptionGroup>& Groups() {
         {"persist", "LIST", "chunks that stay on the GPU; the others get as many buffers as fit"},
         {"swap", "LIST",
          "swapped blocks (default: 0, 1, 2, 4, ... up to as many as the forward can hide)"},
-        {"checkpoint", "LIST", "checkpointed blocks"},
+        {"checkpoint", "LIST",
+         "checkpointed blocks (default, as of --persist: every count up to 128, else 64 of them)"},
         {"recompute", "WORDS",
          "none, selective, balanced, full, with commas between (default: all but selective, which "
          "is for unfused attention)"}}},
