@@ -25,7 +25,7 @@ class PageTest(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
         cls.path = pathlib.Path(cls.folder.name)
-        twinstep(*PLAN, "--trace", cls.path / "a.pb")
+        twinstep(*PLAN, "--trace", cls.path / "a.pb", "--json", cls.path / "report.json")
         # The same tasks from another writer: what the page says is held against it.
         twinstep(*PLAN, "--trace", cls.path / "a.json")
         twinstep(*PLAN, "--set", "node.pcie.d2h_bytes_per_s=20e9", "--trace", cls.path / "b.pb")
@@ -91,6 +91,16 @@ class PageTest(unittest.TestCase):
         for name in ("forward", "backward", "recompute", "copies", "critical path"):
             self.assertIn(name, legend)
 
+    def test_the_critical_path_is_the_simulators(self):
+        self.open("one.html")
+        report = json.loads((self.path / "report.json").read_text())
+        shown, longest = self.chrome.evaluate("""(trace => [trace.criticalEvents.length,
+            d3.sum(trace.criticalEvents, event => trace.end[event] - trace.start[event])])(
+            Twinstep.state.page.traces[0])""")
+        self.assertEqual(shown, report["critical_path"]["tasks"])
+        # Its tasks leave no gap.
+        self.assertAlmostEqual(longest * 1e-12, report["iteration_time_s"], delta=1e-9)
+
     def test_the_tooltip_says_what_the_trace_says(self):
         self.open("one.html")
         told = json.loads((self.path / "a.json").read_text())["traceEvents"]
@@ -134,7 +144,11 @@ class PageTest(unittest.TestCase):
         self.open("one.html")
         event = self.event_of("copy_d2h")
         self.zoom_to(event)
+        before = self.times()
         self.chrome.click(*self.middle_of(event))
+        # The lanes have made room and show the same time.
+        for old, new in zip(before[0], self.times()[0]):
+            self.assertAlmostEqual(old, new, delta=1)
         details = self.chrome.evaluate("document.getElementById('details').innerText")
         self.assertIn("copy_d2h", details)
         self.assertIn("waited for", details)
@@ -185,12 +199,16 @@ class PageTest(unittest.TestCase):
 
     def test_it_prints(self):
         self.open("one.html")
+        self.zoom_to(self.event_of("copy_d2h"))
         height = self.chrome.evaluate("document.body.clientHeight")
+        times = self.times()
         pdf = self.chrome.pdf()
         self.assertTrue(pdf.startswith(b"%PDF"))
         self.assertGreater(len(pdf), 20000)
         self.chrome.frame()
         self.assertEqual(self.chrome.evaluate("document.body.clientHeight"), height)
+        for old, new in zip(times[0], self.times()[0]):
+            self.assertAlmostEqual(old, new, delta=1)
 
     def choose(self, control, value, event="change"):
         self.chrome.evaluate(f"""(() => {{

@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "tests/traces/tiny_graph.h"
 #include "traces/breakdown.h"
+#include "traces/check_trace.h"
 #include "traces/imported_names.h"
+#include "traces/shape_text.h"
 #include "traces/show/dependencies.h"
 #include "traces/trace_builder.h"
 
@@ -118,6 +121,45 @@ TEST(DependenciesTest, TheCriticalPathGoesBackThroughRendezvous) {
   // (0).
   const std::vector<std::uint32_t> expected = {0, 4, 6, 2, 3};
   EXPECT_EQ(CriticalTasks(TinyTrace()), expected);
+}
+
+TEST(DependenciesTest, AreTheGraphsEdgesButTheOrderOfLanes) {
+  const testing::TinyRun run = testing::TwoRankRun();
+  const Trace trace = TinyTrace();
+  std::set<std::pair<std::uint32_t, std::uint32_t>> edges, traced;
+  for (TaskId from = 0; from < run.graph.TaskCount(); ++from) {
+    for (const TaskId to : run.graph.Successors(from)) edges.emplace(from, to);
+  }
+  edges.erase({5, 7});  // Rank 1's forward and recomputation, one behind the other in a lane.
+  const Timeline timeline = ArrangeRows(trace);
+  const auto graph = Dependencies::Of(trace, timeline);
+  ASSERT_TRUE(graph.ok() && graph.value().has_value());
+  for (std::size_t place = 0; place < timeline.events.size(); ++place) {
+    for (const std::uint32_t before : graph.value()->Before(place)) {
+      traced.emplace(trace.task(timeline.events[before]), trace.task(timeline.events[place]));
+    }
+  }
+  EXPECT_EQ(traced, edges);
+}
+
+TEST(CheckTraceTest, ColumnsOfTheGraphFit) {
+  Trace trace = TinyTrace();
+  EXPECT_EQ(TraceProblem(trace), "");
+  trace.add_dependency(1);
+  EXPECT_EQ(TraceProblem(trace), "column dependency has 9 entries, dependency_count adds up to 8");
+  trace = TinyTrace();
+  trace.set_shape(0, 99);
+  EXPECT_EQ(TraceProblem(trace), "column shape holds 99, there are 2");
+  trace = TinyTrace();
+  trace.add_rendezvous(0);
+  EXPECT_EQ(TraceProblem(trace), "column rendezvous has 11 entries, task has 10");
+}
+
+TEST(ShapeTextTest, NamesDimensions) {
+  OpShape shape{.op = OpCode::kGemmForward, .dims = {4096, 8192, 2048}};
+  EXPECT_EQ(ShapeText(shape), "n 4096 x out 8192 x in 2048, bf16");
+  shape.op = OpCode::kAllReduce;
+  EXPECT_EQ(ShapeText(shape), "");
 }
 
 TEST(DependenciesTest, ATraceWithoutItsGraphHasNone) {

@@ -68,7 +68,8 @@
     fields.push(["start", Twinstep.time(trace.start[event], trace.iteration)]);
     fields.push(["duration", Twinstep.time(duration)]);
     const waited = trace.start[event] - trace.ready[event];
-    if (waited > 0) fields.push(["waited", `${Twinstep.time(waited)} for partners`]);
+    const forPartners = trace.graph && trace.rendezvous[event] > 0 ? " for partners" : "";
+    if (waited > 0) fields.push(["waited", Twinstep.time(waited) + forPartners]);
     if (trace.partner) {
       const [a, b] = page.traces;
       const first = trace === a ? event : trace.partner[event];

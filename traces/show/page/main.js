@@ -15,6 +15,7 @@
       this.page = page;
       this.longest = Math.max(1, d3.max(page.traces, ({ iteration, end }) => Math.max(iteration, d3.max(end) || 0)));
       this.transform = d3.zoomIdentity;
+      this.times = [0, this.longest]; // In sight.
       this.view = "lanes";
       this.critical = true;
       this.selected = null;
@@ -50,6 +51,7 @@
 
     setTransform(transform) {
       this.transform = transform;
+      this.times = this.panels[0].x.domain();
       this.panels.forEach(({ lanes }) => lanes.property("__zoom", transform));
       this.overview.mark();
       this.redraw();
@@ -107,6 +109,7 @@
         .translateExtent([[Twinstep.GUTTER, -Infinity], [width, Infinity]])
         .scaleExtent([1, Math.max(1, this.longest / SHORTEST / 1e3)]);
       this.overview.draw();
+      this.showTimes(...this.times); // Another width shows the same.
       this.draw();
     }
 
