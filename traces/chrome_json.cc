@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "traces/interval_set.h"
+#include "traces/trace_title.h"
 
 namespace twinstep {
 namespace {
@@ -30,6 +31,7 @@ class Writer {
     for (const std::string& name : trace.phases()) phases_.push_back(Quoted(name));
     for (const std::string& name : trace.kinds()) {
       computes_.push_back(name == Name(TaskKind::kCompute));
+      kinds_.push_back(Quoted(name));
     }
     std::vector<std::vector<Interval>> computing(static_cast<std::size_t>(trace.ranks_size()));
     for (int i = 0; i < trace.task_size(); ++i) {
@@ -39,8 +41,22 @@ class Writer {
     for (std::vector<Interval>& rank : computing) computing_.emplace_back(std::move(rank));
   }
 
+  // What a reader of ours needs (traces/chrome_reader.h) stands in front of the events.
   void Header() {
-    out_ << "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"name\":" << Quoted(trace_.name())
+    out_ << "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"twinstep\":{\"version\":"
+         << kChromeJsonVersion << ",\"origin\":\"" << OriginName(trace_)
+         << "\",\"iteration_ps\":" << trace_.iteration_ps();
+    Names("lanes", trace_.lanes());
+    Names("kinds", trace_.kinds());
+    Names("phases", trace_.phases());
+    Names("operators", trace_.operators());
+    out_ << ",\"ranks\":[";
+    for (int i = 0; i < trace_.ranks_size(); ++i) {
+      const Trace::Rank& rank = trace_.ranks(i);
+      out_ << (i == 0 ? "" : ",") << "[" << rank.global_rank() << "," << rank.tp() << ","
+           << rank.cp() << "," << rank.dp() << "," << rank.pp() << "," << rank.class_size() << "]";
+    }
+    out_ << "]},\"name\":" << Quoted(trace_.name())
          << ",\"iteration_s\":" << nlohmann::json(static_cast<double>(trace_.iteration_ps()) / 1e12)
          << "},\"traceEvents\":[";
   }
@@ -84,7 +100,10 @@ class Writer {
     Microseconds(start);
     out_ << ",\"dur\":";
     Microseconds(Nanoseconds(trace_.end_ps(i)) - start);
-    out_ << ",\"args\":{\"task\":" << trace_.task(i);
+    // Viewers pass over what they do not know; our reader takes the exact times.
+    out_ << ",\"ps\":[" << trace_.ready_ps(i) << "," << trace_.start_ps(i) << ","
+         << trace_.end_ps(i) << "],\"args\":{\"task\":" << trace_.task(i)
+         << ",\"kind\":" << kinds_[trace_.kind(i)];
     Tag("micro_batch", trace_.micro_batch(i));
     Tag("stage", trace_.stage(i));
     Tag("block", trace_.block(i));
@@ -111,7 +130,8 @@ class Writer {
         Begin();
         out_ << "{\"ph\":\"C\",\"name\":" << name << ",\"pid\":" << Pid(curve.rank()) << ",\"ts\":";
         Microseconds(Nanoseconds(curve.time_ps(i)));
-        out_ << ",\"args\":{\"bytes\":" << curve.live_bytes(i) << "}}";
+        out_ << ",\"ps\":[" << curve.time_ps(i) << "],\"args\":{\"bytes\":" << curve.live_bytes(i)
+             << "}}";
       }
     }
   }
@@ -131,6 +151,14 @@ class Writer {
   }
 
  private:
+  using NameTable = google::protobuf::RepeatedPtrField<std::string>;
+
+  void Names(const char* title, const NameTable& names) {
+    out_ << ",\"" << title << "\":[";
+    for (int i = 0; i < names.size(); ++i) out_ << (i == 0 ? "" : ",") << Quoted(names.Get(i));
+    out_ << "]";
+  }
+
   void Begin() {
     out_ << (first_ ? "\n" : ",\n");
     first_ = false;
@@ -161,9 +189,9 @@ class Writer {
 
   const Trace& trace_;
   std::ostream& out_;
-  std::vector<std::string> operators_, phases_;  // As JSON strings.
-  std::vector<bool> computes_;                   // By kind.
-  std::vector<IntervalSet> computing_;           // By rank.
+  std::vector<std::string> operators_, phases_, kinds_;  // As JSON strings.
+  std::vector<bool> computes_;                           // By kind.
+  std::vector<IntervalSet> computing_;                   // By rank.
   bool first_ = true;
   std::int64_t arrows_ = 0;
 };

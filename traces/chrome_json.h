@@ -4,6 +4,8 @@
 // overlap. Times are microseconds cut to whole nanoseconds, start and end alike, so that slices
 // which touch in the trace touch in the file. GPU, pinned and host memory are counters. Copies and
 // communication say how much of them is exposed: no compute task of their rank runs beside it.
+// Nothing of the trace is lost: exact times and the tables of names stand where viewers do not
+// look, and traces/chrome_reader.h reads them back.
 #pragma once
 
 #include <ostream>
@@ -12,6 +14,9 @@
 #include "traces/trace.pb.h"
 
 namespace twinstep {
+
+// Of what is written for traces/chrome_reader.h.
+inline constexpr int kChromeJsonVersion = 1;
 
 struct ChromeJsonOptions {
   // Draws an arrow along every edge of this graph that crosses lanes, and from every SEND to its

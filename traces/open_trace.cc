@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "sim/str_cat.h"
+#include "traces/chrome_reader.h"
 #include "traces/imported_names.h"
 #include "traces/kineto/kineto_import.h"
 #include "traces/kineto/kineto_reader.h"
@@ -14,7 +15,23 @@
 namespace twinstep {
 namespace {
 
-bool IsOwn(const std::string& file) { return file.ends_with(".pb"); }
+bool IsOwnProtobuf(const std::string& file) { return file.ends_with(".pb"); }
+
+Result<bool> IsOwn(const std::string& file) {
+  if (IsOwnProtobuf(file)) return true;
+  return IsOwnChromeJson(file);
+}
+
+Result<OpenedTrace> OpenOwn(const std::string& file) {
+  Result<Trace> trace = IsOwnProtobuf(file) ? ReadTrace(file) : ReadChromeTrace(file);
+  if (!trace.ok()) return trace.error();
+  OpenedTrace opened{std::move(trace).value(), {}};
+  opened.report.format = "Twinstep";
+  opened.report.files = {file};
+  opened.report.events = opened.trace.task_size();
+  opened.report.read.push_back({"tasks", opened.trace.task_size(), -1});
+  return opened;
+}
 
 void AddCounts(const std::map<std::string, std::int64_t>& counts, std::vector<ReadCount>* out) {
   for (const auto& [what, events] : counts) {
@@ -111,20 +128,17 @@ Result<OpenedTrace> OpenKineto(const std::vector<std::string>& names, const Open
 Result<OpenedTrace> OpenTrace(const std::string& name, const OpenOptions& options) {
   const Result<std::vector<std::string>> files = FilesOfTrace(name);
   if (!files.ok()) return files.error();
-  const bool own = std::any_of(files.value().begin(), files.value().end(), IsOwn);
-  if (!own) return OpenKineto(files.value(), options);
-  if (files.value().size() > 1) {
-    return Error{.message =
-                     StrCat(name, ": a trace of ours (.pb) holds all ranks; it stands alone")};
+  for (const std::string& file : files.value()) {
+    const Result<bool> own = IsOwn(file);
+    if (!own.ok()) return own.error();
+    if (!own.value()) continue;
+    if (files.value().size() > 1) {
+      return Error{.message = StrCat(file, ": is a trace of ours, which holds all ranks, and ",
+                                     files.value().size(), " files are given")};
+    }
+    return OpenOwn(file);
   }
-  Result<Trace> trace = ReadTrace(files.value()[0]);
-  if (!trace.ok()) return trace.error();
-  OpenedTrace opened{std::move(trace).value(), {}};
-  opened.report.format = "Twinstep";
-  opened.report.files = files.value();
-  opened.report.events = opened.trace.task_size();
-  opened.report.read.push_back({"tasks", opened.trace.task_size(), -1});
-  return opened;
+  return OpenKineto(files.value(), options);
 }
 
 }  // namespace twinstep

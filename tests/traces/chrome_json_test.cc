@@ -9,6 +9,8 @@
 #include <string>
 
 #include "tests/traces/tiny_graph.h"
+#include "traces/chrome_reader.h"
+#include "traces/kineto/byte_source.h"
 #include "traces/trace_builder.h"
 
 namespace twinstep {
@@ -24,7 +26,7 @@ std::string ToJson(const Trace& trace, const ChromeJsonOptions& options = {}) {
 
 // Lines of the format are longer than ours may be: they are put together.
 const char kGolden[] =
-    R"json({"displayTimeUnit":"ms","otherData":{"name":"a \"name\"","iteration_s":0.002000000999},)json"
+    R"json("name":"a \"name\"","iteration_s":0.002000000999},)json"
     R"json("traceEvents":[
 {"ph":"M","name":"process_name","pid":1,"tid":0,)json"
     R"json("args":{"name":"rank 0 (pp 0, dp 0, cp 0, tp 0)"}},
@@ -34,11 +36,11 @@ const char kGolden[] =
 {"ph":"M","name":"thread_name","pid":1,"tid":3,"args":{"name":"d2h"}},
 {"ph":"M","name":"thread_sort_index","pid":1,"tid":3,"args":{"sort_index":3}},
 {"ph":"X","name":"gemm_forward","cat":"forward","pid":1,"tid":1,"ts":0.000,"dur":1.234,)json"
-    R"json("args":{"task":0,"micro_batch":3,"stage":1}},
+    R"json("ps":[0,0,1234567],"args":{"task":0,"kind":"compute","micro_batch":3,"stage":1}},
 {"ph":"X","name":"copy_d2h","cat":"forward","pid":1,"tid":3,"ts":1.234,"dur":1998.766,)json"
-    R"json("args":{"task":1,"bytes":4096,"exposed_us":1998.766,"waited_us":0.234}},
-{"ph":"C","name":"gpu memory","pid":1,"ts":0.000,"args":{"bytes":512}},
-{"ph":"C","name":"gpu memory","pid":1,"ts":1.234,"args":{"bytes":256}}
+    R"json("ps":[1000000,1234567,2000000999],"args":{"task":1,"kind":"d2h","bytes":4096,"exposed_us":1998.766,"waited_us":0.234}},
+{"ph":"C","name":"gpu memory","pid":1,"ts":0.000,"ps":[0],"args":{"bytes":512}},
+{"ph":"C","name":"gpu memory","pid":1,"ts":1.234,"ps":[1234567],"args":{"bytes":256}}
 ]}
 )json";
 
@@ -54,7 +56,53 @@ TEST(ChromeJsonTest, GoldenOfOneRank) {
          .end_ps = 2'000'000'999}}});
   const TraceMemoryCurve curve{0, Pool::kGpu, {0, 1'234'567}, {512, 256}};
   const std::string name = R"(a "name")";
-  EXPECT_EQ(ToJson(BuildTrace(run.graph, run.replay, name, {&curve, 1})), kGolden);
+  const std::string text = ToJson(BuildTrace(run.graph, run.replay, name, {&curve, 1}));
+  ASSERT_NE(text.find("\"name\":"), std::string::npos);
+  EXPECT_EQ(text.substr(text.find("\"name\":")), kGolden);
+  EXPECT_TRUE(
+      text.starts_with(R"json({"displayTimeUnit":"ms","otherData":{"twinstep":{"version":1,)json"
+                       R"json("origin":"simulated","iteration_ps":2000000999,)json"
+                       R"json("lanes":["compute","h2d","d2h","tp",)json"));
+}
+
+TEST(ChromeJsonTest, ReadsBackToTheBit) {
+  const testing::TinyRun run = testing::TwoRankRun();
+  const TraceMemoryCurve curves[] = {{0, Pool::kGpu, {0, 7, 45'001}, {1, 2, 3}},
+                                     {1, Pool::kGpu, {0}, {0}},
+                                     {1, Pool::kPinnedHost, {0, 45'000}, {0, 2048}}};
+  for (const Trace::Origin origin :
+       {Trace::SIMULATED, Trace::EXECUTED, Trace::IMPORTED, Trace::ORIGIN_UNSPECIFIED}) {
+    Trace trace = BuildTrace(run.graph, run.replay, "a \"name\"", curves);
+    trace.set_origin(origin);
+    trace.mutable_ranks(1)->set_global_rank(41);
+    trace.mutable_ranks(1)->set_class_size(7);
+    trace.add_operators("a kernel<of, \\ \"another\" origin>");
+    trace.set_op(3, static_cast<std::uint32_t>(trace.operators_size() - 1));
+    const std::string text = ToJson(trace, {.flows = &run.graph});
+    ByteSource source{std::string_view(text)};
+    const Result<Trace> read = ReadChromeTrace(source, "f");
+    ASSERT_TRUE(read.ok()) << read.error().message;
+    EXPECT_EQ(read.value().SerializeAsString(), trace.SerializeAsString());
+  }
+}
+
+TEST(ChromeJsonTest, WhatWasChangedIsNamed) {
+  const testing::TinyRun run = testing::TwoRankRun();
+  const std::string good = ToJson(BuildTrace(run.graph, run.replay, ""));
+  const auto error = [&good](const std::string& from, const std::string& to) {
+    std::string text = good;
+    text.replace(text.find(from), from.size(), to);
+    ByteSource source{std::string_view(text)};
+    const Result<Trace> read = ReadChromeTrace(source, "f");
+    return read.ok() ? "" : read.error().message;
+  };
+  EXPECT_EQ(error("\"version\":1", "\"version\":9"), "f: is of version 9, this program reads 1");
+  EXPECT_EQ(error("\"kind\":\"compute\"", "\"kind\":\"sleep\""),
+            "f: event 18 (add) has no or an unknown kind");
+  EXPECT_EQ(error("\"ps\":[0,0,10000]", "\"ps\":[0,0]"),
+            "f: event 18 (add) has no or an unknown time in ps");
+  EXPECT_EQ(error("\"tid\":1,\"ts\"", "\"tid\":99,\"ts\""),
+            "f: column lane holds 98, there are 11");
 }
 
 TEST(ChromeJsonTest, SlicesOfATrackNeverOverlapOnceRounded) {
