@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "traces/interval_set.h"
+#include "traces/trace_arrows.h"
 #include "traces/trace_title.h"
 
 namespace twinstep {
@@ -196,26 +197,6 @@ class Writer {
   std::int64_t arrows_ = 0;
 };
 
-void WriteArrows(const Trace& trace, const TaskGraph& graph, Writer* writer) {
-  std::vector<int> event_of(graph.tasks.size(), -1);
-  std::vector<int> send_of(graph.rendezvous.size(), -1);
-  for (int i = 0; i < trace.task_size(); ++i) {
-    event_of[trace.task(i)] = i;
-    const Task& task = graph.tasks[trace.task(i)];
-    if (task.kind == TaskKind::kSend) send_of[task.rendezvous] = i;
-  }
-  for (int i = 0; i < trace.task_size(); ++i) {
-    const TaskId id = trace.task(i);
-    const Task& task = graph.tasks[id];
-    for (const TaskId next : graph.Successors(id)) {
-      if (graph.tasks[next].lane != task.lane) writer->Arrow(i, event_of[next]);
-    }
-    if (task.kind == TaskKind::kRecv && send_of[task.rendezvous] >= 0) {
-      writer->Arrow(send_of[task.rendezvous], i);
-    }
-  }
-}
-
 }  // namespace
 
 void WriteChromeJson(const Trace& trace, const ChromeJsonOptions& options, std::ostream& out) {
@@ -225,7 +206,11 @@ void WriteChromeJson(const Trace& trace, const ChromeJsonOptions& options, std::
   writer.LaneNames();
   for (int i = 0; i < trace.task_size(); ++i) writer.Slice(i);
   writer.Counters();
-  if (options.flows != nullptr) WriteArrows(trace, *options.flows, &writer);
+  if (options.flows != nullptr) {
+    for (const TraceArrow& arrow : ArrowsOf(trace, *options.flows)) {
+      writer.Arrow(arrow.from, arrow.to);
+    }
+  }
   writer.Footer();
 }
 

@@ -2,15 +2,20 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "sim/str_cat.h"
+#include "traces/chakra/chakra_file.h"
+#include "traces/chakra/chakra_import.h"
+#include "traces/chakra/chakra_trace.h"
 #include "traces/chrome_reader.h"
 #include "traces/imported_names.h"
 #include "traces/kineto/kineto_import.h"
 #include "traces/kineto/kineto_reader.h"
 #include "traces/operator_class.h"
 #include "traces/trace_io.h"
+#include "traces/work_replay.h"
 
 namespace twinstep {
 namespace {
@@ -123,11 +128,61 @@ Result<OpenedTrace> OpenKineto(const std::vector<std::string>& names, const Open
   return opened;
 }
 
+std::int64_t CountNodes(const std::vector<ChakraFile>& files) {
+  std::int64_t nodes = 0;
+  for (const ChakraFile& file : files) nodes += static_cast<std::int64_t>(file.nodes.size());
+  return nodes;
+}
+
+Result<OpenedTrace> OpenChakra(const std::vector<std::string>& names) {
+  std::vector<ChakraFile> files;
+  for (const std::string& name : names) {
+    if (!IsChakraName(name)) {
+      return Error{.message = StrCat(name, ": is no .et file, as the others of its trace are")};
+    }
+    Result<ChakraFile> file = ReadChakraFile(name);
+    if (!file.ok()) return file.error();
+    files.push_back(std::move(file).value());
+  }
+  OpenedTrace opened;
+  const std::string schema = SchemaOf(files[0]);
+  opened.report.format = StrCat("Chakra, schema ", schema.empty() ? "not said" : schema);
+  opened.report.files = names;
+  opened.report.events = CountNodes(files);
+  opened.report.read.push_back({"nodes", opened.report.events, -1});
+  Result<std::optional<Trace>> own = OwnTraceOf(files);
+  if (!own.ok()) return own.error();
+  if (own.value()) {
+    opened.trace = std::move(*own.value());
+    return opened;
+  }
+  Result<ChakraImport> import = ImportChakra(files);
+  if (!import.ok()) return import.error();
+  const WorkGraph& work = import.value().work;
+  opened.report.remarks = LintText(import.value().lint);
+  if (work.iteration_ps > 0) {
+    opened.trace = TracedWork(work);
+    return opened;
+  }
+  opened.report.remarks.push_back("no times: replayed, each task as soon as it may run");
+  Result<WorkReplay> run = ReplayWork(work, {});
+  if (!run.ok()) {
+    return Error{.message = StrCat(names[0],
+                                   ": has no times and cannot be replayed: ", run.error().message)};
+  }
+  opened.trace = std::move(run.value().trace);
+  opened.trace.set_origin(Trace::IMPORTED);
+  return opened;
+}
+
 }  // namespace
 
 Result<OpenedTrace> OpenTrace(const std::string& name, const OpenOptions& options) {
   const Result<std::vector<std::string>> files = FilesOfTrace(name);
   if (!files.ok()) return files.error();
+  if (std::any_of(files.value().begin(), files.value().end(), IsChakraName)) {
+    return OpenChakra(files.value());
+  }
   for (const std::string& file : files.value()) {
     const Result<bool> own = IsOwn(file);
     if (!own.ok()) return own.error();

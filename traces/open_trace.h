@@ -8,6 +8,9 @@
 // commas between them. The format is found by suffix and content:
 //   .pb                    ours (traces/trace.proto)
 //   .json, .json.gz, ...   Chrome trace events, ours or Kineto's (PyTorch's profiler)
+//   .et                    Chakra execution traces, one file a rank: a name stands for NAME.0.et,
+//                          NAME.1.et ..., if there are such. Without times they are replayed, each
+//                          task as soon as it may run.
 #pragma once
 
 #include <cstdint>

@@ -61,6 +61,30 @@ Result<std::vector<std::string>> FilesOfFolder(const std::string& folder) {
   return files;
 }
 
+// "step.0.et", "step.1.et" ... for "step" and "step.et".
+std::vector<std::string> FilesOfRanks(const std::string& name) {
+  constexpr std::string_view kSuffix = ".et";
+  const std::filesystem::path whole(
+      name.ends_with(kSuffix) ? name.substr(0, name.size() - kSuffix.size()) : name);
+  const std::string begin = whole.filename().string() + ".";
+  const std::filesystem::path folder = whole.has_parent_path() ? whole.parent_path() : ".";
+  std::vector<std::string> files;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string file = at->path().filename().string();
+    if (!file.starts_with(begin) || !file.ends_with(kSuffix)) continue;
+    const std::size_t digits = file.size() - kSuffix.size() - begin.size();
+    if (file.size() <= begin.size() + kSuffix.size() ||
+        !std::all_of(file.begin() + static_cast<std::ptrdiff_t>(begin.size()),
+                     file.begin() + static_cast<std::ptrdiff_t>(begin.size() + digits), IsDigit)) {
+      continue;
+    }
+    files.push_back(whole.has_parent_path() ? at->path().string() : file);
+  }
+  return files;
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> FilesOfTrace(const std::string& name) {
@@ -71,6 +95,13 @@ Result<std::vector<std::string>> FilesOfTrace(const std::string& name) {
     begin = end + 1;
     if (part.empty()) return Error{.message = StrCat("'", name, "': a name of a trace is empty")};
     std::error_code error;
+    if (!std::filesystem::exists(part, error)) {
+      const std::vector<std::string> ranks = FilesOfRanks(part);
+      if (!ranks.empty()) {
+        files.insert(files.end(), ranks.begin(), ranks.end());
+        continue;
+      }
+    }
     if (!std::filesystem::is_directory(part, error)) {
       files.push_back(part);
       continue;

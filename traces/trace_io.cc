@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "traces/check_trace.h"
+#include "traces/perfetto_writer.h"
 
 namespace twinstep {
 namespace {
@@ -25,8 +26,11 @@ Error LastFileError(const std::string& path, const std::string& what) {
 }  // namespace
 
 Status CheckTraceName(const std::string& path) {
-  if (HasSuffix(path, ".json") || HasSuffix(path, ".pb")) return Unit{};
-  return FileError(path, "a trace file ends in .json (Chrome, Perfetto) or .pb (Twinstep)");
+  for (const char* suffix : {".json", ".pb", ".pftrace"}) {
+    if (HasSuffix(path, suffix)) return Unit{};
+  }
+  return FileError(path,
+                   "a trace file ends in .json (Chrome), .pftrace (Perfetto) or .pb (Twinstep)");
 }
 
 Status WriteTrace(const Trace& trace, const ChromeJsonOptions& options, const std::string& path) {
@@ -35,6 +39,8 @@ Status WriteTrace(const Trace& trace, const ChromeJsonOptions& options, const st
   if (!out) return LastFileError(path, "cannot write");
   if (HasSuffix(path, ".json")) {
     WriteChromeJson(trace, options, out);
+  } else if (HasSuffix(path, ".pftrace")) {
+    WritePerfetto(trace, options.flows, out);
   } else if (!trace.SerializeToOstream(&out)) {
     // Protobuf refuses messages above 2 GiB.
     return FileError(path, "cannot write a trace of " + std::to_string(trace.task_size()) +

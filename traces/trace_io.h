@@ -1,4 +1,5 @@
-// Trace files, by suffix: .pb is the Trace message (binary), .json Chrome JSON (write only).
+// Trace files, by suffix: .pb is the Trace message (binary), .json Chrome JSON, .pftrace Perfetto's
+// protobuf. (What is read, of any origin: traces/open_trace.h.)
 #pragma once
 
 #include <string>
@@ -12,7 +13,7 @@ namespace twinstep {
 // Whether WriteTrace knows the suffix, to refuse a name before any work is done.
 Status CheckTraceName(const std::string& path);
 
-// `options` are for .json. An Error (kBadInput) names the file and the reason.
+// `options` are for .json and .pftrace. An Error (kBadInput) names the file and the reason.
 Status WriteTrace(const Trace& trace, const ChromeJsonOptions& options, const std::string& path);
 
 // Reads a .pb file. Its columns have one length and its indices are in range.

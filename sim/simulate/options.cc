@@ -63,9 +63,9 @@ const std::vector<OptionGroup>& Groups() {
          "the report as JSON, also of an infeasible plan; - : to standard output, "
          "in place of the text"},
         {"trace", "FILE",
-         "when each task ran: .json (ui.perfetto.dev, chrome://tracing) or .pb "
-         "(traces/trace.proto)"},
-        {"trace-flows", nullptr, "arrows along dependencies in a .json trace"},
+         "when each task ran: .pftrace or .json (ui.perfetto.dev, chrome://tracing), .pb "
+         "(traces/trace.proto), or .et: Chakra execution traces, one a rank (FILE.0.et ...)"},
+        {"trace-flows", nullptr, "arrows along dependencies in a .json or .pftrace trace"},
         {"schedule-view", nullptr,
          "the pipeline as text, and where activation blocks are in each "
          "step"},

@@ -28,6 +28,7 @@
 #include "sim/simulate/simulation.h"
 #include "sim/simulate/sweep.h"
 #include "sim/str_cat.h"
+#include "traces/chakra/chakra_trace.h"
 #include "traces/memory_curves.h"
 #include "traces/trace_builder.h"
 #include "traces/trace_io.h"
@@ -56,11 +57,12 @@ class Command {
   Status CheckOutputs(bool is_sweep) const {
     const auto trace = options_.Get("trace");
     if (trace) {
-      if (const Status known = CheckTraceName(*trace); !known.ok()) return known;
+      const Status known = CheckTraceName(*trace);
+      if (!known.ok() && !IsChakraName(*trace)) return known;
     }
-    const bool arrows_fit = trace && trace->ends_with(".json");
+    const bool arrows_fit = trace && (trace->ends_with(".json") || trace->ends_with(".pftrace"));
     if (options_.Has("trace-flows") && !arrows_fit) {
-      return Error{.message = "--trace-flows needs --trace FILE.json"};
+      return Error{.message = "--trace-flows needs --trace FILE.json or FILE.pftrace"};
     }
     if (options_.Has("schedule-view") && JsonToStandardOutput()) {
       return Error{.message = "--schedule-view goes to standard output, as --json - does"};
@@ -108,8 +110,11 @@ class Command {
   }
 
   ExitCode RunOnce() {
-    const Result<SimulateInput> input = ReadInput(options_);
+    Result<SimulateInput> input = ReadInput(options_);
     if (!input.ok()) return output_.Fail(input.error());
+    // A file a rank: none stands for others.
+    const auto trace = options_.Get("trace");
+    if (trace && IsChakraName(*trace)) input.value().all_ranks = true;
     Progress progress(kSimulateSteps + StepsOfEffectCheck(options_));
     Result<Simulation> done =
         Simulate(input.value(), &progress, options_.Has("trace") ? kTraceMemoryPoints : 0);
@@ -155,9 +160,10 @@ class Command {
       const std::string name =
           StrCat(simulation.report.model.name(), " on ", simulation.report.plan.gpus, " GPUs of ",
                  simulation.report.cluster.name());
+      const Trace trace = BuildTrace(run.graph, run.replay, name, curves);
       const ChromeJsonOptions options{options_.Has("trace-flows") ? &run.graph : nullptr};
-      const Status status =
-          WriteTrace(BuildTrace(run.graph, run.replay, name, curves), options, *path);
+      const Status status = IsChakraName(*path) ? WriteChakra(run.graph, trace, *path)
+                                                : WriteTrace(trace, options, *path);
       if (!status.ok()) return status;
     }
     if (const auto path = options_.Get("dot")) return WriteTextFile(*path, ToDot(run.graph));

@@ -50,8 +50,9 @@ TEST(TraceIoTest, WritesChromeJsonBySuffix) {
 }
 
 TEST(TraceIoTest, ErrorsNameTheFile) {
-  EXPECT_EQ(WriteTrace(TinyTrace(), {}, "trace.txt").error().message,
-            "trace.txt: a trace file ends in .json (Chrome, Perfetto) or .pb (Twinstep)");
+  EXPECT_EQ(
+      WriteTrace(TinyTrace(), {}, "trace.txt").error().message,
+      "trace.txt: a trace file ends in .json (Chrome), .pftrace (Perfetto) or .pb (Twinstep)");
   EXPECT_EQ(WriteTrace(TinyTrace(), {}, "/nowhere/trace.pb").error().message,
             "/nowhere/trace.pb: cannot write: No such file or directory");
   EXPECT_EQ(ReadTrace("/nowhere/trace.pb").error().message,
