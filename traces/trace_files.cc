@@ -54,6 +54,11 @@ Result<std::vector<std::string>> FilesOfFolder(const std::string& folder) {
     }
   }
   if (error) return Error{.message = StrCat(folder, ": cannot read: ", error.message())};
+  // Beside Chakra's files may lie what describes their groups.
+  const auto is_chakra = [](const std::string& file) { return file.ends_with(".et"); };
+  if (std::any_of(files.begin(), files.end(), is_chakra)) {
+    std::erase_if(files, [&](const std::string& file) { return !is_chakra(file); });
+  }
   if (files.empty()) {
     return Error{.message =
                      StrCat(folder, ": no trace in this folder (.json, .json.gz, .et, .pb)")};
