@@ -13,6 +13,7 @@
 #include "traces/imported_names.h"
 #include "traces/kineto/kineto_import.h"
 #include "traces/kineto/kineto_reader.h"
+#include "traces/kineto/kineto_work.h"
 #include "traces/operator_class.h"
 #include "traces/trace_io.h"
 #include "traces/work_replay.h"
@@ -114,13 +115,20 @@ void AddUnclassified(const Trace& trace, ReadReport* report) {
       StrCat(events, " tasks of the kind 'other', as ", ShortOperatorName(example)));
 }
 
-Result<OpenedTrace> OpenKineto(const std::vector<std::string>& names, const OpenOptions& options) {
+Result<std::vector<KinetoTrace>> ReadProfiles(const std::vector<std::string>& names) {
   std::vector<KinetoTrace> files;
   for (const std::string& name : names) {
     Result<KinetoTrace> file = ReadKineto(name);
     if (!file.ok()) return file.error();
     files.push_back(std::move(file).value());
   }
+  return files;
+}
+
+Result<OpenedTrace> OpenKineto(const std::vector<std::string>& names, const OpenOptions& options) {
+  const Result<std::vector<KinetoTrace>> read = ReadProfiles(names);
+  if (!read.ok()) return read.error();
+  const std::vector<KinetoTrace>& files = read.value();
   Result<Trace> trace = ImportKineto(files, options.step);
   if (!trace.ok()) return trace.error();
   OpenedTrace opened{std::move(trace).value(), ReportOf(files)};
@@ -134,7 +142,7 @@ std::int64_t CountNodes(const std::vector<ChakraFile>& files) {
   return nodes;
 }
 
-Result<OpenedTrace> OpenChakra(const std::vector<std::string>& names) {
+Result<std::vector<ChakraFile>> ReadChakraFiles(const std::vector<std::string>& names) {
   std::vector<ChakraFile> files;
   for (const std::string& name : names) {
     if (!IsChakraName(name)) {
@@ -144,12 +152,25 @@ Result<OpenedTrace> OpenChakra(const std::vector<std::string>& names) {
     if (!file.ok()) return file.error();
     files.push_back(std::move(file).value());
   }
-  OpenedTrace opened;
+  return files;
+}
+
+ReadReport ReportOf(const std::vector<ChakraFile>& files) {
+  ReadReport report;
   const std::string schema = SchemaOf(files[0]);
-  opened.report.format = StrCat("Chakra, schema ", schema.empty() ? "not said" : schema);
-  opened.report.files = names;
-  opened.report.events = CountNodes(files);
-  opened.report.read.push_back({"nodes", opened.report.events, -1});
+  report.format = StrCat("Chakra, schema ", schema.empty() ? "not said" : schema);
+  for (const ChakraFile& file : files) report.files.push_back(file.path);
+  report.events = CountNodes(files);
+  report.read.push_back({"nodes", report.events, -1});
+  return report;
+}
+
+Result<OpenedTrace> OpenChakra(const std::vector<std::string>& names) {
+  const Result<std::vector<ChakraFile>> read = ReadChakraFiles(names);
+  if (!read.ok()) return read.error();
+  const std::vector<ChakraFile>& files = read.value();
+  OpenedTrace opened;
+  opened.report = ReportOf(files);
   Result<std::optional<Trace>> own = OwnTraceOf(files);
   if (!own.ok()) return own.error();
   if (own.value()) {
@@ -194,6 +215,35 @@ Result<OpenedTrace> OpenTrace(const std::string& name, const OpenOptions& option
     return OpenOwn(file);
   }
   return OpenKineto(files.value(), options);
+}
+
+Result<OpenedWork> OpenWork(const std::string& name, const OpenOptions& options) {
+  const Result<std::vector<std::string>> names = FilesOfTrace(name);
+  if (!names.ok()) return names.error();
+  if (std::any_of(names.value().begin(), names.value().end(), IsChakraName)) {
+    const Result<std::vector<ChakraFile>> files = ReadChakraFiles(names.value());
+    if (!files.ok()) return files.error();
+    Result<ChakraImport> import = ImportChakra(files.value());
+    if (!import.ok()) return import.error();
+    OpenedWork opened{std::move(import.value().work), ReportOf(files.value())};
+    opened.report.remarks = LintText(import.value().lint);
+    return opened;
+  }
+  for (const std::string& file : names.value()) {
+    const Result<bool> own = IsOwn(file);
+    if (!own.ok()) return own.error();
+    if (!own.value()) continue;
+    return Error{.message = StrCat(file,
+                                   ": is a trace of ours without dependencies: write it as "
+                                   "Chakra files (--trace FILE.et)")};
+  }
+  const Result<std::vector<KinetoTrace>> files = ReadProfiles(names.value());
+  if (!files.ok()) return files.error();
+  Result<WorkGraph> work = WorkOfKineto(files.value(), options.step);
+  if (!work.ok()) return work.error();
+  OpenedWork opened{std::move(work).value(), ReportOf(files.value())};
+  for (const std::string& remark : opened.work.remarks) opened.report.remarks.push_back(remark);
+  return opened;
 }
 
 }  // namespace twinstep

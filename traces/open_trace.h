@@ -20,6 +20,7 @@
 #include "sim/result.h"
 #include "traces/kineto/kineto_window.h"
 #include "traces/trace.pb.h"
+#include "traces/work_graph.h"
 
 namespace twinstep {
 
@@ -51,6 +52,15 @@ struct OpenedTrace {
 
 // Errors (kBadInput) name the file and what is wrong with it.
 Result<OpenedTrace> OpenTrace(const std::string& name, const OpenOptions& options);
+
+struct OpenedWork {
+  WorkGraph work;
+  ReadReport report;
+};
+
+// A foreign trace (a profile, Chakra files) or Chakra files of ours as a program to replay. Errors
+// (kBadInput) name the file; a trace of ours in another format is one: it has no dependencies.
+Result<OpenedWork> OpenWork(const std::string& name, const OpenOptions& options);
 
 // The files that a name stands for, in order of their numbers ("rank2" before "rank10").
 Result<std::vector<std::string>> FilesOfTrace(const std::string& name);

@@ -5,6 +5,7 @@
 #include "sim/options/chunk_options.h"
 #include "sim/options/input_options.h"
 #include "sim/options/plan_options.h"
+#include "sim/simulate/graph_command.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -53,6 +54,7 @@ const std::vector<OptionGroup>& Groups() {
       PlanOptions(),
       MemoryOptions(),
       ChunkOptions(),
+      GraphOptions(),
       {"Simulation",
        {{"engine", "NAME",
          "fast; simgrid: an independent reference; closed-form: fast, and the papers' formulas "
@@ -85,6 +87,9 @@ Examples
   A timeline for ui.perfetto.dev:
     twinstep simulate ... --trace timeline.json --trace-flows
 
+  What if the collectives of a profile took half of their time?
+    twinstep simulate --graph rank0.pt.trace.json.gz --scale collective=0.5
+
 Exit status
   0 done   1 the plan is infeasible   2 bad input   3 internal error
 )";
@@ -98,7 +103,8 @@ Result<Options> ParseOptions(const std::vector<std::string>& arguments) {
 std::string SimulateHelp() {
   return StrCat(
       "twinstep simulate: the time and memory of one training iteration, before it runs\n\n"
-      "  twinstep simulate --model NAME|FILE --cluster NAME|FILE --global-batch N [OPTION ...]\n",
+      "  twinstep simulate --model NAME|FILE --cluster NAME|FILE --global-batch N [OPTION ...]\n"
+      "  twinstep simulate --graph TRACE [--scale KIND=FACTOR ...]\n",
       OptionsHelp(Groups()), kExamples);
 }
 

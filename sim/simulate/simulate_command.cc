@@ -23,6 +23,7 @@
 #include "sim/report/text_table.h"
 #include "sim/report/write_text.h"
 #include "sim/simulate/effect_check.h"
+#include "sim/simulate/graph_command.h"
 #include "sim/simulate/options.h"
 #include "sim/simulate/simulate_input.h"
 #include "sim/simulate/simulation.h"
@@ -44,6 +45,10 @@ class Command {
   Command(const Options& options, const VerbOutput& output) : options_(options), output_(output) {}
 
   ExitCode Run() {
+    if (const Status graph = CheckGraphOptions(options_); !graph.ok()) {
+      return output_.Fail(graph.error());
+    }
+    if (options_.Has("graph")) return RunGraphCommand(options_, output_);
     const Result<std::vector<SweepPoint>> points = ExpandSweep(options_);
     if (!points.ok()) return output_.Fail(points.error());
     const bool is_sweep = points.value().size() > 1;

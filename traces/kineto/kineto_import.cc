@@ -21,9 +21,6 @@ namespace twinstep {
 namespace {
 
 constexpr std::int64_t kPicosecondsPerNanosecond = 1000;
-// About three months, in nanoseconds: times in picoseconds fit in 64 bits.
-constexpr std::int64_t kLongestTrace_ns = INT64_MAX / kPicosecondsPerNanosecond / 4;
-
 template <typename Enum>
 void AddNames(int count, google::protobuf::RepeatedPtrField<std::string>* names) {
   for (int i = 0; i < count; ++i) names->Add(Name(static_cast<Enum>(i)));
@@ -107,47 +104,15 @@ class Importer {
   }
 
   Result<Trace> Run() {
-    for (const KinetoTrace& file : files_) {
-      Result<KinetoWindow> window = ChooseWindow(file, choice_);
-      if (!window.ok()) return window.error();
-      if (!choice_.whole && !choice_.number) {
-        choice_.number = window.value().step;
-        choice_.whole = !choice_.number.has_value();
-      }
-      if (window.value().end_ns - window.value().start_ns > kLongestTrace_ns) {
-        return Error{.message = StrCat(file.path, ": spans more than a month")};
-      }
-      windows_.push_back(std::move(window).value());
-    }
-    AlignClocks();
+    Result<AlignedWindows> aligned = ChooseWindows(files_, choice_);
+    if (!aligned.ok()) return aligned.error();
+    aligned_ = std::move(aligned).value();
     NumberRanks();
     for (std::size_t i = 0; i < files_.size(); ++i) AddFile(i);
     return Finish();
   }
 
  private:
-  // The begin of each file's iteration on the clock of all.
-  void AlignClocks() {
-    zero_ns_.resize(files_.size());
-    std::vector<std::int64_t> starts;
-    std::int64_t latest_start = 0, earliest_end = INT64_MAX, first_start = INT64_MAX, last_end = 0;
-    for (std::size_t i = 0; i < files_.size(); ++i) {
-      // The reader keeps both below half of what 64 bits hold.
-      starts.push_back(files_[i].base_ns + windows_[i].start_ns);
-      const std::int64_t end = files_[i].base_ns + windows_[i].end_ns;
-      latest_start = std::max(latest_start, starts.back());
-      earliest_end = std::min(earliest_end, end);
-      first_start = std::min(first_start, starts.back());
-      last_end = std::max(last_end, end);
-    }
-    const bool one_clock = earliest_end - latest_start > (last_end - first_start) / 2;
-    for (std::size_t i = 0; i < files_.size(); ++i) {
-      const std::int64_t late = one_clock ? starts[i] - first_start : 0;
-      zero_ns_[i] = windows_[i].start_ns - late;
-      iteration_ns_ = std::max(iteration_ns_, windows_[i].end_ns - zero_ns_[i]);
-    }
-  }
-
   // A rank a device; its number is the file's own where that is unmistakable.
   void NumberRanks() {
     std::set<std::int64_t> numbers;
@@ -182,7 +147,7 @@ class Importer {
     // What a name means is found out once for each.
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::uint32_t, std::uint32_t>>
         known;
-    for (const std::uint32_t index : windows_[i].device) {
+    for (const std::uint32_t index : aligned_.windows[i].device) {
       const DeviceEvent& event = file.device[index];
       const auto [at, is_new] = known.try_emplace({event.name, event.collective});
       if (is_new) {
@@ -222,7 +187,8 @@ class Importer {
   void AddSpans(std::size_t i, const std::vector<HostSpan>& spans, const std::string& kind) {
     const KinetoTrace& file = files_[i];
     for (const HostSpan& span : spans) {
-      if (span.end_ns < windows_[i].start_ns || span.start_ns > windows_[i].end_ns) continue;
+      if (span.end_ns < aligned_.windows[i].start_ns || span.start_ns > aligned_.windows[i].end_ns)
+        continue;
       Add({.rank = first_rank_[i],
            .lane = lane_("thread " + file.threads[span.thread]),
            .kind = kind_(kind),
@@ -236,9 +202,11 @@ class Importer {
 
   // On the clock of all, cut at the ends of the iteration.
   void Add(Row row, std::size_t file) {
-    const std::int64_t end_ns = windows_[file].end_ns;
-    row.start_ns = std::clamp(row.start_ns, windows_[file].start_ns, end_ns) - zero_ns_[file];
-    row.end_ns = std::clamp(row.end_ns, windows_[file].start_ns, end_ns) - zero_ns_[file];
+    const std::int64_t end_ns = aligned_.windows[file].end_ns;
+    row.start_ns =
+        std::clamp(row.start_ns, aligned_.windows[file].start_ns, end_ns) - aligned_.zero_ns[file];
+    row.end_ns =
+        std::clamp(row.end_ns, aligned_.windows[file].start_ns, end_ns) - aligned_.zero_ns[file];
     rows_.push_back(row);
   }
 
@@ -263,10 +231,10 @@ class Importer {
       trace_.add_chunk(kNoTag);
       trace_.add_bytes(row.bytes);
     }
-    trace_.set_iteration_ps(iteration_ns_ * kPicosecondsPerNanosecond);
+    trace_.set_iteration_ps(aligned_.iteration_ns * kPicosecondsPerNanosecond);
     std::string name = std::filesystem::path(files_[0].path).filename().string();
     if (files_.size() > 1) name += StrCat(" and ", files_.size() - 1, " more");
-    if (windows_[0].step) name += StrCat(", step ", *windows_[0].step);
+    if (aligned_.windows[0].step) name += StrCat(", step ", *aligned_.windows[0].step);
     trace_.set_name(name);
     return std::move(trace_);
   }
@@ -275,11 +243,9 @@ class Importer {
   StepChoice choice_;
   Trace trace_;
   Table lane_, kind_, operator_;
-  std::vector<KinetoWindow> windows_;            // By file.
-  std::vector<std::int64_t> zero_ns_;            // By file: the time on its clock that is 0.
+  AlignedWindows aligned_;
   std::vector<std::set<std::int64_t>> devices_;  // By file.
   std::vector<std::uint32_t> first_rank_;        // By file.
-  std::int64_t iteration_ns_ = 0;
   std::vector<Row> rows_;
 };
 

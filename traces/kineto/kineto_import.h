@@ -10,6 +10,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "sim/result.h"
 #include "traces/kineto/kineto_trace.h"
@@ -18,12 +19,11 @@
 
 namespace twinstep {
 
-// Clocks of the ranks are taken for one where their iterations overlap for the most part; else each
-// rank begins at 0. Without a choice of the step, all ranks take the one that the first chose. An
-// Error (kBadInput) names the file.
+// Which step, and whose clock: ChooseWindows (traces/kineto/kineto_window.h). An Error (kBadInput)
+// names the file.
 Result<Trace> ImportKineto(std::span<const KinetoTrace> files, const StepChoice& choice);
 
-// What an event is called and of which kind it is.
+// What an event is called.
 std::string OperatorName(const KinetoTrace& trace, const DeviceEvent& event);
 
 }  // namespace twinstep

@@ -8,6 +8,9 @@
 namespace twinstep {
 namespace {
 
+// About a month: times in picoseconds fit in 64 bits.
+constexpr std::int64_t kLongest_ns = INT64_MAX / 1000 / 4;
+
 // Steps of one number are one (PyTorch marks them on the host, some versions twice).
 std::vector<StepMark> DistinctSteps(const KinetoTrace& trace) {
   std::vector<StepMark> steps;
@@ -102,6 +105,40 @@ Result<KinetoWindow> ChooseWindow(const KinetoTrace& trace, const StepChoice& ch
                      return a.end_ns - a.start_ns < b.end_ns - b.start_ns;
                    });
   return std::move(windows[(windows.size() - 1) / 2]);
+}
+
+Result<AlignedWindows> ChooseWindows(std::span<const KinetoTrace> files, StepChoice choice) {
+  AlignedWindows out;
+  for (const KinetoTrace& file : files) {
+    Result<KinetoWindow> window = ChooseWindow(file, choice);
+    if (!window.ok()) return window.error();
+    if (!choice.whole && !choice.number) {
+      choice.number = window.value().step;
+      choice.whole = !choice.number.has_value();
+    }
+    if (window.value().end_ns - window.value().start_ns > kLongest_ns) {
+      return Error{.message = StrCat(file.path, ": spans more than a month")};
+    }
+    out.windows.push_back(std::move(window).value());
+  }
+  std::vector<std::int64_t> starts;
+  std::int64_t latest_start = 0, earliest_end = INT64_MAX, first_start = INT64_MAX, last_end = 0;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    // The reader keeps both below half of what 64 bits hold.
+    starts.push_back(files[i].base_ns + out.windows[i].start_ns);
+    const std::int64_t end = files[i].base_ns + out.windows[i].end_ns;
+    latest_start = std::max(latest_start, starts.back());
+    earliest_end = std::min(earliest_end, end);
+    first_start = std::min(first_start, starts.back());
+    last_end = std::max(last_end, end);
+  }
+  const bool one_clock = earliest_end - latest_start > (last_end - first_start) / 2;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::int64_t late = one_clock ? starts[i] - first_start : 0;
+    out.zero_ns.push_back(out.windows[i].start_ns - late);
+    out.iteration_ns = std::max(out.iteration_ns, out.windows[i].end_ns - out.zero_ns[i]);
+  }
+  return out;
 }
 
 }  // namespace twinstep

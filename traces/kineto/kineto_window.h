@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,5 +32,17 @@ struct KinetoWindow {
 // of the next step's (of the last step: to its own last). An Error (kBadInput) names the steps
 // there are.
 Result<KinetoWindow> ChooseWindow(const KinetoTrace& trace, const StepChoice& choice);
+
+// The windows of several files, a rank each, on one clock.
+struct AlignedWindows {
+  std::vector<KinetoWindow> windows;  // By file.
+  std::vector<std::int64_t> zero_ns;  // By file: the time on its own clock that is 0.
+  std::int64_t iteration_ns = 0;      // From 0 to the end of the last.
+};
+
+// The files' clocks are taken for one where their windows overlap for the most part; else each
+// window begins at 0. Without a choice of the step, all files take the one that the first chose. An
+// Error (kBadInput) names the file: the step is missing, or it spans more than a month.
+Result<AlignedWindows> ChooseWindows(std::span<const KinetoTrace> files, StepChoice choice);
 
 }  // namespace twinstep
