@@ -74,6 +74,12 @@ TEST(ChromeJsonTest, ReadsBackToTheBit) {
        {Trace::SIMULATED, Trace::EXECUTED, Trace::IMPORTED, Trace::ORIGIN_UNSPECIFIED}) {
     Trace trace = BuildTrace(run.graph, run.replay, "a \"name\"", curves);
     trace.set_origin(origin);
+    // Shapes and dependencies are the graph's, which arrows draw; a slice has no list of them.
+    trace.clear_shapes();
+    trace.clear_shape();
+    trace.clear_dependency_count();
+    trace.clear_dependency();
+    trace.clear_rendezvous();
     trace.mutable_ranks(1)->set_global_rank(41);
     trace.mutable_ranks(1)->set_class_size(7);
     trace.add_operators("a kernel<of, \\ \"another\" origin>");

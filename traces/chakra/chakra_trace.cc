@@ -94,7 +94,7 @@ class Writer {
   Status WriteRank(RankId rank, const std::string& path) {
     std::ofstream out(path, std::ios::binary);
     if (!out) return FileError(path);
-    Append(Metadata(), &out);
+    Append(Metadata(rank == 0), &out);
     // Predecessors by task; a ring shift's second half has its id behind all tasks.
     const TaskId begin = graph_.rank_begin[rank], end = graph_.rank_begin[rank + 1];
     std::vector<std::vector<TaskId>> predecessors(end - begin);
@@ -155,7 +155,8 @@ class Writer {
   bool IsRingShift(TaskId id) const { return OpOf(id) == OpCode::kRingShift; }
   std::uint32_t GlobalRank(RankId rank) const { return graph_.ranks[rank].global_rank; }
 
-  chakra::GlobalMetadata Metadata() const {
+  // The first file has the columns that are lists, of all ranks in the trace's order.
+  chakra::GlobalMetadata Metadata(bool with_lists) const {
     chakra::GlobalMetadata metadata;
     metadata.set_version(kSchema);
     Trace header = trace_;
@@ -168,6 +169,13 @@ class Writer {
     for (auto* column : {header.mutable_ready_ps(), header.mutable_start_ps(),
                          header.mutable_end_ps(), header.mutable_bytes()}) {
       column->Clear();
+    }
+    if (!with_lists) {
+      header.clear_shape();
+      header.clear_dependency_count();
+      header.clear_dependency();
+      header.clear_rendezvous();
+      header.clear_memory();
     }
     chakra::Attribute* attribute = metadata.add_attr();
     attribute->set_name(kTraceAttribute);
