@@ -69,8 +69,15 @@
     drawCriticalPath(context, { x, left, right, top, bottom }) {
       const { trace } = this;
       context.fillStyle = "#111111";
-      let before = -1, beforeY = 0, beforeX = -1;
-      for (const event of trace.criticalEvents) {
+      let before = -1, beforeY = 0, beforeX = -1, lastStep = -Infinity;
+      // Steps between lanes of one rank would hide the lanes where they are closer than this.
+      const leastGap = 12;
+      const events = trace.criticalEvents;
+      const rankOf = (i) => trace.rows[trace.rowOf[events[Math.min(Math.max(i, 0), events.length - 1)]]].rank;
+      // From two tasks before to one behind: a message's way from computation to computation is whole.
+      const changesRank = (i) => [i - 1, i, i + 1].some((j) => rankOf(j) !== rankOf(j - 1));
+      for (let i = 0; i < events.length; ++i) {
+        const event = events[i];
         const place = this.placeOf.get(trace.rowOf[event]);
         if (place === undefined) continue;
         const from = x(trace.start[event]), to = x(trace.end[event]);
@@ -80,7 +87,9 @@
             const begin = Math.max(left, from);
             context.fillRect(begin, y, Math.max(1, Math.min(right, to) - begin), 3);
           }
-          if (before >= 0 && beforeY !== y && from >= left) {
+          const step = before >= 0 && beforeY !== y && from >= left;
+          if (step && (changesRank(i) || from - lastStep >= leastGap)) {
+            lastStep = from;
             context.fillRect(from - .5, Math.min(y, beforeY), 1, Math.abs(y - beforeY) + 3);
           }
           beforeX = beforeY === y ? Math.floor(to) : -1;
