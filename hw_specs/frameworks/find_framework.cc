@@ -18,6 +18,12 @@ Status Validate(const Framework& framework, const TextSource& source) {
   errors.CheckZeroOrRange("dispatch_s", 1e-12, 1);
   errors.CheckZeroOrRange("optimizer_bytes_per_param", 1e-6, 1e3);
   errors.CheckZeroOrRange("buffer_bytes", 1, 0x1p40);
+  errors.CheckZeroOrRange("optimizer_segment_bytes_per_param", 1e-6, 1e3);
+  errors.CheckZeroOrRange("host_adam_bytes_per_param", 1, 1e4);
+  errors.CheckZeroOrRange("host_threads", 1, 1e4);
+  for (const char* copies : {"parameter_copies", "gradient_copies", "activation_copies"}) {
+    errors.CheckZeroOrRange(StrCat(copies, ".bytes"), 1e-3, 1e3);
+  }
   for (int i = 0; i < framework.kernels_size(); ++i) {
     const std::string field = StrCat("kernels[", i, "]");
     const OperationKernels& kernels = framework.kernels(i);
@@ -35,6 +41,30 @@ Status Validate(const Framework& framework, const TextSource& source) {
   return errors.status();
 }
 
+// So many files may build on each other.
+constexpr int kMostBases = 4;
+
+Result<Framework> FindWithBases(const std::string& name_or_path, int bases_left) {
+  const Result<FoundText> found = FindText(EmbeddedFrameworks(), "framework", name_or_path);
+  if (!found.ok()) return found.error();
+  Result<ParsedText<Framework>> parsed =
+      ParseText<Framework>(found.value().text, found.value().source);
+  if (!parsed.ok()) return parsed.error();
+  const Framework& framework = parsed.value().message;
+  if (const Status valid = Validate(framework, parsed.value().source); !valid.ok()) {
+    return valid.error();
+  }
+  if (framework.base().empty()) return framework;
+  if (bases_left == 0) {
+    return Error{.message = StrCat("framework '", framework.name(), "': more than ", kMostBases,
+                                   " bases build on each other (base)")};
+  }
+  Result<Framework> base = FindWithBases(framework.base(), bases_left - 1);
+  if (!base.ok()) return base.error();
+  base.value().MergeFrom(framework);  // Of kernels of one operation the later ones count.
+  return base;
+}
+
 }  // namespace
 
 std::vector<std::string> ListFrameworks() {
@@ -44,14 +74,7 @@ std::vector<std::string> ListFrameworks() {
 }
 
 Result<Framework> FindFramework(const std::string& name_or_path) {
-  const Result<FoundText> found = FindText(EmbeddedFrameworks(), "framework", name_or_path);
-  if (!found.ok()) return found.error();
-  Result<ParsedText<Framework>> parsed =
-      ParseText<Framework>(found.value().text, found.value().source);
-  if (!parsed.ok()) return parsed.error();
-  const Status valid = Validate(parsed.value().message, parsed.value().source);
-  if (!valid.ok()) return valid.error();
-  return std::move(parsed).value().message;
+  return FindWithBases(name_or_path, kMostBases);
 }
 
 }  // namespace twinstep

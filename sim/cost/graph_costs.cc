@@ -88,6 +88,7 @@ class CostBuilder {
       : graph_(graph),
         cluster_(WithProfile(cluster, profile)),
         gradient_bytes_(GradientBytes(model)),
+        framework_(framework != nullptr ? *framework : Framework::default_instance()),
         roofline_(cluster_, static_cast<int>(gradient_bytes_), framework),
         links_(graph, cluster_, OverridesOf(profile)) {
     if (profile != nullptr) {
@@ -139,7 +140,8 @@ class CostBuilder {
         return Error{.message = StrCat("rendezvous ", meeting, " has group ", group, " of ",
                                        graph_.groups.size())};
       }
-      // What else a cost depends on: the group, or the other end of a message without one.
+      // What else a cost depends on: the group, the other end of a message without one, or what is
+      // copied.
       std::uint64_t key = 0;
       if (group != kNone) {
         key = std::uint64_t{group} + 1;
@@ -147,6 +149,8 @@ class CostBuilder {
         key = kFirstPeerKey + receiver_[meeting];
       } else if (task.kind == TaskKind::kRecv) {
         key = kFirstPeerKey + sender_[meeting];
+      } else if (task.kind == TaskKind::kH2D || task.kind == TaskKind::kD2H) {
+        key = static_cast<std::uint64_t>(task.phase);
       }
       LocalCost& first = local_costs_[task.shape];
       if (first.cost != kNone && first.key == key) {
@@ -294,10 +298,27 @@ class CostBuilder {
     return Unit{};
   }
 
+  const HostCopies& CopiesOf(Phase phase) const {
+    switch (phase) {
+      case Phase::kParameterGather:
+        return framework_.parameter_copies();
+      case Phase::kGradientSync:
+        return framework_.gradient_copies();
+      default:
+        return framework_.activation_copies();
+    }
+  }
+
   Status AddCopy(const Task& task, const OpShape& shape, TaskCost* cost) {
     const bool h2d = task.kind == TaskKind::kH2D;
-    const auto bytes = static_cast<double>(shape.dims[0]);
+    const HostCopies& copies = CopiesOf(task.phase);
+    const double bytes = static_cast<double>(shape.dims[0]) * OneIfUnset(copies.bytes());
     MovementCost movement = CopyCost(cluster_, bytes, h2d);
+    if (copies.pageable()) {
+      const Pcie& pcie = cluster_.node().pcie();
+      const double rate = h2d ? pcie.pageable_h2d_bytes_per_s() : pcie.pageable_d2h_bytes_per_s();
+      if (rate > 0) movement.peer_bytes_per_s = std::min(movement.peer_bytes_per_s, rate);
+    }
     if (movement.peer_bytes_per_s <= 0) {
       return Missing(shape, h2d ? "node.pcie.h2d_bytes_per_s" : "node.pcie.d2h_bytes_per_s");
     }
@@ -379,10 +400,16 @@ class CostBuilder {
       return SetFixed(measured->seconds, shape, cost);
     }
     if (shape.op == OpCode::kAdam) {
-      const double rate = links_.host_adam_params_per_s() * links_.host_adam_bytes_per_param();
+      double rate = links_.host_adam_params_per_s() * links_.host_adam_bytes_per_param();
       if (!(rate > 0)) return Missing(shape, "node.host.adam_params_per_s or dram_bytes_per_s");
-      return AddFlow(static_cast<double>(shape.dims[0]) * links_.host_adam_bytes_per_param(), rate,
-                     shape, [&] { links_.AddHostAdam(task.rank, &out_.hops); });
+      const double threads = static_cast<double>(framework_.host_threads());
+      const double core = kWriteAllocate * cluster_.node().host().core_bytes_per_s();
+      if (threads > 0 && core > 0) rate = std::min(rate, threads * core);
+      const double traffic = framework_.host_adam_bytes_per_param() > 0
+                                 ? framework_.host_adam_bytes_per_param()
+                                 : links_.host_adam_bytes_per_param();
+      return AddFlow(static_cast<double>(shape.dims[0]) * traffic, rate, shape,
+                     [&] { links_.AddHostAdam(task.rank, &out_.hops); });
     }
     const double rate = cluster_.node().host().dram_bytes_per_s();
     if (!(rate > 0)) return Missing(shape, "node.host.dram_bytes_per_s");
@@ -464,6 +491,7 @@ class CostBuilder {
   const TaskGraph& graph_;
   const Cluster cluster_;
   const double gradient_bytes_;
+  const Framework framework_;
   const OperatorRoofline roofline_;
   LinkMap links_;
   std::unique_ptr<MeasuredOperators> operators_;

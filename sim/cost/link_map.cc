@@ -9,8 +9,6 @@ namespace {
 
 constexpr double kAdamBytesPerParam = 28;  // 12 read and written of states, 2 + 2 of gradient and
                                            // parameter.
-// STREAM triad counts 24 bytes where write-allocate moves 32.
-constexpr double kWriteAllocate = 4.0 / 3;
 
 }  // namespace
 

@@ -26,6 +26,9 @@ struct LinkOverrides {
   double host_adam_params_per_s_beside_copies = 0;
 };
 
+// STREAM triad counts 24 bytes where write-allocate moves 32.
+inline constexpr double kWriteAllocate = 4.0 / 3;
+
 class LinkMap {
  public:
   // `graph` must outlive this.

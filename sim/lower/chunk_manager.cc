@@ -167,13 +167,13 @@ Operand ChunkManager::ShardOf(BufferId whole, Dtype dtype) {
 }
 
 void ChunkManager::Copy(const Chunk& chunk, bool to_gpu, Phase phase, Operand from, Operand to,
-                        std::int64_t bytes) {
+                        std::int64_t bytes, TaskId after) {
   OpShape shape{.op = to_gpu ? OpCode::kCopyH2D : OpCode::kCopyD2H, .dtype = context_.shapes.dtype};
   shape.dims[0] = bytes;
   writer_->Add(writer_->Intern(shape),
                Tags(chunk, to_gpu ? TaskKind::kH2D : TaskKind::kD2H,
                     to_gpu ? Lane::kH2D : Lane::kD2H, phase),
-               {&from, 1}, {&to, 1});
+               {&from, 1}, {&to, 1}, {&after, 1});
 }
 
 void ChunkManager::Collective(OpCode op, std::int64_t bytes, Dtype dtype, unsigned flags, Lane lane,
@@ -205,7 +205,8 @@ void ChunkManager::Load(const ChunkLoad& load) {
   }
   chunk.buffer = buffer;
   Copy(chunk, /*to_gpu=*/true, Phase::kParameterGather, {.buffer = chunk.parameters},
-       ShardOf(buffer, dtype), ShardElements() * DtypeBytes(dtype));
+       ShardOf(buffer, dtype), ShardElements() * DtypeBytes(dtype),
+       context_.framework.parameter_copies().blocking() ? writer_->last_on(Lane::kCompute) : kNone);
   if (context_.shard_count() > 1) Gather(chunk, buffer);
 }
 

@@ -67,7 +67,7 @@ class ChunkManager : public ModelStates {
   void Load(const ChunkLoad& load);
   void Gather(const Chunk& chunk, BufferId whole);
   void Copy(const Chunk& chunk, bool to_gpu, Phase phase, Operand from, Operand to,
-            std::int64_t bytes);
+            std::int64_t bytes, TaskId after = kNone);
   void Collective(OpCode op, std::int64_t bytes, Dtype dtype, unsigned flags, Lane lane,
                   const TaskTags& tags, Placement::GroupKind group, Operand read, Operand write);
   void BindTensor(const Chunk& chunk, const ChunkTensor& tensor, bool backward,

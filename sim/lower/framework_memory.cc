@@ -50,6 +50,22 @@ class FrameworkMemory {
     }
   }
 
+  // One a rank, of all that its GPU updates.
+  void AddOptimizerSegments(double bytes_per_param) {
+    std::vector<std::int64_t> params(graph_.ranks.size(), 0);
+    for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
+      const Task& task = graph_.tasks[id];
+      if (task.kind != TaskKind::kCompute || ShapeOf(id).op != OpCode::kAdam) continue;
+      params[task.rank] += ShapeOf(id).dims[0];
+    }
+    for (RankId rank = 0; rank < graph_.ranks.size(); ++rank) {
+      graph_.buffers.push_back({.bytes = Times(params[rank], bytes_per_param),
+                                .rank = rank,
+                                .role = Role::kWorkspace,
+                                .persistent = true});
+    }
+  }
+
   // The optimizer's master weights are the parameters. Products read 2-byte copies of them.
   void WidenParameters() {
     FindMasters();
@@ -155,6 +171,9 @@ void ApplyFrameworkMemory(const Framework& framework, TaskGraph* graph) {
   FrameworkMemory memory(framework, graph);
   memory.ResizeOutputs();
   if (framework.fp32_parameters()) memory.WidenParameters();
+  if (framework.optimizer_segment_bytes_per_param() > 0) {
+    memory.AddOptimizerSegments(framework.optimizer_segment_bytes_per_param());
+  }
 }
 
 }  // namespace twinstep

@@ -12,9 +12,9 @@
 
 namespace twinstep {
 
-// Applies OperationKernels' output_bytes, kept_input and scratch, and Framework::fp32_parameters to
-// the buffers of a finished graph. Parts of larger buffers (slots of offloaded and swapped
-// activations) keep their sizes.
+// Applies OperationKernels' output_bytes, kept_input and scratch, and Framework's fp32_parameters
+// and optimizer_segment_bytes_per_param to the buffers of a finished graph. Parts of larger buffers
+// (slots of offloaded and swapped activations) keep their sizes.
 void ApplyFrameworkMemory(const Framework& framework, TaskGraph* graph);
 
 }  // namespace twinstep

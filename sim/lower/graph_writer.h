@@ -51,6 +51,8 @@ class GraphWriter {
   // Freezes the edges; the writer is done.
   void Finish();
 
+  // The last task of the current rank on a lane so far, kNone if there is none.
+  TaskId last_on(Lane lane) const { return lane_tail_[static_cast<std::size_t>(lane)]; }
   TaskId last_task() const { return static_cast<TaskId>(graph_->tasks.size() - 1); }
   RankId rank() const { return rank_; }
 

@@ -102,6 +102,8 @@ Result<TaskGraph> Lower(const Model& model, const Cluster& cluster, const Resolv
                         .placement = placement,
                         .shapes = shapes,
                         .layouts = layouts,
+                        .framework = options.framework != nullptr ? *options.framework
+                                                                  : Framework::default_instance(),
                         .at = placement.CoordinatesOf(rank),
                         .global_rank = rank};
     const Coordinates& at = context.at;

@@ -17,7 +17,8 @@ namespace twinstep {
 struct LowerOptions {
   // Emit one representative a symmetry class instead of every rank.
   bool fold = true;
-  // What else memory holds (framework_memory.h); null: nothing.
+  // What else memory holds (framework_memory.h), and which copies and messages block computation;
+  // null: nothing.
   const Framework* framework = nullptr;
 };
 

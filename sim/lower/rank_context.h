@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "hw_specs/cluster.pb.h"
+#include "hw_specs/frameworks/framework.pb.h"
 #include "model_zoo/model.pb.h"
 #include "sim/lower/chunk_layout.h"
 #include "sim/lower/local_shapes.h"
@@ -22,6 +23,7 @@ struct RankContext {
   const Placement& placement;
   const LocalShapes& shapes;
   const ChunkLayouts& layouts;
+  const Framework& framework;
   const RankChunks* chunks = nullptr;  // Null where the plan has none.
   Coordinates at;
   std::uint32_t global_rank = 0;

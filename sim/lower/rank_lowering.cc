@@ -71,13 +71,14 @@ class RankLowering {
       SetUnitTags(unit);
       switch (item.kind) {
         case IssueItem::Kind::kReceive:
-          Receive(u);
+          if (!context_.framework.blocking_messages()) Receive(u);
           break;
         case IssueItem::Kind::kSend:
           Send(u);
           break;
         case IssueItem::Kind::kUnit:
           unit_ = u;
+          if (context_.framework.blocking_messages() && IsReceived(unit)) Receive(u);
           StartReloads(u);
           if (unit.backward) {
             Backward(unit);
@@ -114,6 +115,9 @@ class RankLowering {
   }
   std::int64_t Stage(const ScheduleUnit& unit) const {
     return unit.chunk * plan_.p + context_.at.pp;
+  }
+  bool IsReceived(const ScheduleUnit& unit) const {
+    return unit.backward ? !IsLastStage(unit) : !IsFirstStage(unit);
   }
   bool IsFirstStage(const ScheduleUnit& unit) const { return Stage(unit) == 0; }
   bool IsLastStage(const ScheduleUnit& unit) const { return Stage(unit) == plan_.p * plan_.v - 1; }
@@ -236,9 +240,22 @@ class RankLowering {
     tags_.chunk = states_->ChunkTag(unit);
     ResetEnv();
     states_->BindNext(&env_);
+    if (context_.framework.parameter_copies().blocking()) {
+      WaitFor(writer_->last_on(Lane::kH2D));
+      WaitFor(writer_->last_on(Lane::kDp));  // What gathers the copied shards.
+    }
   }
   bool WritesGradients(std::size_t unit, const ScheduleUnit& schedule_unit) const {
     return states_->WritesGradients(unit, schedule_unit.micro_batch);
+  }
+
+  void AfterBackward(std::size_t unit, std::int64_t micro_batch, bool last) {
+    states_->AfterBackward(unit, micro_batch, last);
+    if (context_.framework.gradient_copies().blocking()) WaitFor(writer_->last_on(Lane::kD2H));
+  }
+  // Of the next computation.
+  void WaitFor(TaskId task) {
+    if (task != kNone) after_.push_back(task);
   }
 
   // --- Choices of blocks.
@@ -303,9 +320,11 @@ class RankLowering {
       x = env_[layer.output];
       kept.places = {};
       if (IsSwapped(LayerOf(unit, j))) {
+        const TaskId copy = swap_->Out(&kept.swapped, tags_, SwapsBlock() ? last_compute_ : kNone);
         swaps_out_.push_back(
             {.waiting_layer = j + std::max(SwapDistance(unit), SwappedBlocks::kSlots),
-             .copy = swap_->Out(&kept.swapped, tags_)});
+             .copy = copy});
+        if (SwapsBlock()) WaitFor(copy);
       }
     }
 
@@ -426,7 +445,7 @@ class RankLowering {
           TiesOnOneStage() ? WritesGradients(units_of_states_.embedding, unit) : writes.gradients;
       Run(head_.backward, head_, writes);
       dy = env_[head_.input_gradient];
-      states_->AfterBackward(head, unit.micro_batch, last);
+      AfterBackward(head, unit.micro_batch, last);
     } else {
       dy = messages_[unit_];
     }
@@ -445,7 +464,7 @@ class RankLowering {
       }
       Run(layer.backward, layer, states_of(LayerUnit(unit, j)));
       dy = env_[layer.input_gradient];
-      states_->AfterBackward(LayerUnit(unit, j), unit.micro_batch, last);
+      AfterBackward(LayerUnit(unit, j), unit.micro_batch, last);
       if (IsSwapped(LayerOf(unit, j))) {
         swap_->Done(&kept.swapped);
       } else {
@@ -465,7 +484,7 @@ class RankLowering {
       Writes writes = states_of(embedding);
       writes.token_embedding = writes.gradients;
       Run(embedding_.backward, embedding_, writes);
-      states_->AfterBackward(embedding, unit.micro_batch, last);
+      AfterBackward(embedding, unit.micro_batch, last);
     } else {
       messages_[unit_] = dy;
     }
@@ -478,7 +497,8 @@ class RankLowering {
   // swapped ones.
   void BringSwapped(const ScheduleUnit& unit, std::int64_t j) {
     std::vector<Block::Layer>& layers = BlockOf(unit).layers;
-    for (std::int64_t k = j; k >= 0 && j - k <= SwapDistance(unit); --k) {
+    const std::int64_t ahead = SwapsBlock() ? 0 : SwapDistance(unit);
+    for (std::int64_t k = j; k >= 0 && j - k <= ahead; --k) {
       Swapped& swapped = layers[static_cast<std::size_t>(k)].swapped;
       if (!IsSwapped(LayerOf(unit, k)) || swapped.host == kNone) continue;
       const bool makes_slot = !swap_->HasFreeSlot();
@@ -492,6 +512,7 @@ class RankLowering {
       if (makes_slot) swap_room_bytes_ -= swap_->bytes();
     }
   }
+  bool SwapsBlock() const { return context_.framework.activation_copies().blocking(); }
   // Behind its backward nothing is recomputed: what that took is free for good. The stage's number
   // of layers if none is checkpointed.
   std::int64_t FirstCheckpointed(const ScheduleUnit& unit) const {
@@ -524,16 +545,25 @@ class RankLowering {
       place = InputPlace(unit, 0);
     }
     std::vector<TaskId> after;
-    if (u >= 2) after.push_back(unit_end_[u - 2]);
+    const std::size_t ahead = context_.framework.blocking_messages() ? 1 : 2;
+    if (u >= ahead) after.push_back(unit_end_[u - ahead]);
     Move(OpCode::kRecv, TaskKind::kRecv, unit.backward ? Lane::kRecvBwd : Lane::kRecvFwd,
-         unit.backward ? Phase::kBackward : Phase::kForward, InputBytes(), {}, {&place, 1}, after);
+         unit.backward ? Phase::kBackward : Phase::kForward, MessageBytes(unit), {}, {&place, 1},
+         after);
     writer_->Join(unit.backward ? channels_.recv_bwd : channels_.recv_fwd);
   }
   void Send(std::size_t u) {
     const bool backward = units_[u].backward;
-    Move(OpCode::kSend, TaskKind::kSend, backward ? Lane::kSendBwd : Lane::kSendFwd,
-         backward ? Phase::kBackward : Phase::kForward, InputBytes(), {&messages_[u], 1}, {}, {});
+    const TaskId send =
+        Move(OpCode::kSend, TaskKind::kSend, backward ? Lane::kSendBwd : Lane::kSendFwd,
+             backward ? Phase::kBackward : Phase::kForward, MessageBytes(units_[u]),
+             {&messages_[u], 1}, {}, {});
     writer_->Join(backward ? channels_.send_bwd : channels_.send_fwd);
+    if (context_.framework.blocking_messages()) WaitFor(send);
+  }
+  std::int64_t MessageBytes(const ScheduleUnit& unit) const {
+    const bool splits = context_.framework.split_activation_messages() && !unit.backward;
+    return splits ? InputBytes() / plan_.t : InputBytes();
   }
   TaskId Move(OpCode op, TaskKind kind, Lane lane, Phase phase, std::int64_t bytes,
               std::span<const Operand> reads, std::span<const Operand> writes,

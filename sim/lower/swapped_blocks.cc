@@ -40,11 +40,11 @@ TaskId SwappedBlocks::Copy(OpCode op, const TaskTags& tags, Operand from, Operan
   return writer_->Add(writer_->Intern(shape), own, {&from, 1}, {&to, 1}, after);
 }
 
-TaskId SwappedBlocks::Out(Swapped* swapped, const TaskTags& tags) {
+TaskId SwappedBlocks::Out(Swapped* swapped, const TaskTags& tags, TaskId after) {
   swapped->host =
       writer_->AddBuffer(layout_.slot_bytes, dtype_, Role::kActivation, Pool::kPinnedHost);
-  const TaskId copy =
-      Copy(OpCode::kCopyD2H, tags, {.buffer = swapped->slot}, {.buffer = swapped->host}, {});
+  const TaskId copy = Copy(OpCode::kCopyD2H, tags, {.buffer = swapped->slot},
+                           {.buffer = swapped->host}, {&after, 1});
   swapped->slot = kNone;
   return copy;
 }

@@ -4,7 +4,7 @@
 //
 //   Swapped swapped = swap.Begin();                    // A slot to be made in.
 //   swap.PlaceSaved(swapped, &saved);
-//   swap.Out(&swapped, tags);                          // Behind the block's forward.
+//   swap.Out(&swapped, tags, after);                   // Behind the block's forward.
 //   swap.In(&swapped, tags, after);
 //   swap.PlaceSaved(swapped, &saved);                  // Where they are now.
 //   swap.Done(&swapped);                               // Behind the block's backward.
@@ -40,7 +40,8 @@ class SwappedBlocks {
   bool MayMakeSlot() const { return made_ < kSlots; }
   Swapped Begin();
   void PlaceSaved(const Swapped& swapped, std::span<Operand> saved);
-  TaskId Out(Swapped* swapped, const TaskTags& tags);
+  // `after`: what else it waits for, kNone for nothing.
+  TaskId Out(Swapped* swapped, const TaskTags& tags, TaskId after);
   // Into a free slot, else into a new one. `after`: when the slot's memory is free.
   void In(Swapped* swapped, const TaskTags& tags, std::span<const TaskId> after);
   void Done(Swapped* swapped);

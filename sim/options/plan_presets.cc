@@ -8,7 +8,8 @@ namespace {
 // At least as many as chunks stream: all stay in their buffers.
 constexpr std::int64_t kAllBuffers = std::int64_t{1} << 26;
 
-// All four update on the CPU after the backward.
+// All four update on the CPU after the backward. Their plans are much alike; what tells them apart is
+// how they copy and update: hw_specs/frameworks/, fsdp-2023, deepspeed-2023, colossalai-2023.
 Plan HostStates(std::int64_t buffers) {
   Plan plan;
   plan.set_persistent_chunks(0);
@@ -34,8 +35,7 @@ std::optional<Plan> PresetPlan(const std::string& name) {
   if (name == "fsdp-offload") return Checkpointed(HostStates(4));
   // stage3_max_live_parameters 1e9: five blocks of the 0.2 B parameters of GPT-2 10B.
   if (name == "zero3-offload") return Checkpointed(HostStates(5));
-  // Static placement with all parameters and states on the host; chunks are Gemini's own idea, and
-  // two are prefetched beside the embedding's.
+  // Static placement with all parameters and states on the host; chunks are Gemini's own idea.
   if (name == "gemini-static") return Checkpointed(HostStates(5));
   // Rajbhandari's ZeRO-2 with the optimizer on the host (Ren et al. 2021): parameters cross once an
   // iteration and stay, gradients leave as they are made, nothing is recomputed.
