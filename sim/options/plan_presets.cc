@@ -8,8 +8,8 @@ namespace {
 // At least as many as chunks stream: all stay in their buffers.
 constexpr std::int64_t kAllBuffers = std::int64_t{1} << 26;
 
-// All four update on the CPU after the backward. Their plans are much alike; what tells them apart is
-// how they copy and update: hw_specs/frameworks/, fsdp-2023, deepspeed-2023, colossalai-2023.
+// All four update on the CPU after the backward. Their plans are much alike; what tells them apart
+// is how they copy and update: hw_specs/frameworks/, fsdp-2023, deepspeed-2023, colossalai-2023.
 Plan HostStates(std::int64_t buffers) {
   Plan plan;
   plan.set_persistent_chunks(0);
