@@ -52,6 +52,9 @@ void CheckOperators(const Profile& profile, FieldErrors* errors) {
     entry.Require(sample.workspace_bytes() <= kMaxBytes, "workspace_bytes", kMoreThanMost);
     entry.Require(sample.count() <= kMaxShards, "count", "is more than 65535");
     entry.Require(IsTimeOrNone(sample.busy_median_s()), "busy_median_s", kNoTime);
+    entry.Require(IsTimeOrNone(sample.beside_h2d_s()), "beside_h2d_s", kNoTime);
+    entry.Require(IsTimeOrNone(sample.beside_d2h_s()), "beside_d2h_s", kNoTime);
+    entry.Require(IsTimeOrNone(sample.beside_copies_s()), "beside_copies_s", kNoTime);
   }
 }
 
@@ -82,6 +85,7 @@ void CheckMovements(const Profile& profile, FieldErrors* errors) {
     entry.Require(IsTime(sample.alone_s()), "alone_s", kNoTime);
     entry.Require(IsTimeOrNone(sample.both_ways_s()), "both_ways_s", kNoTime);
     entry.Require(IsTimeOrNone(sample.busy_s()), "busy_s", kNoTime);
+    entry.Require(IsTimeOrNone(sample.beside_compute_s()), "beside_compute_s", kNoTime);
   }
   for (int i = 0; i < profile.collectives_size(); ++i) {
     const CollectiveSample& sample = profile.collectives(i);

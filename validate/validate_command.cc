@@ -60,6 +60,12 @@ std::string StepsText(const ValidateInput& input, const Validation& validation) 
                 validation.step_s.size(), " (", Seconds(*least), " to ", Seconds(*most), ")");
 }
 
+std::string MemoryText(const DeviceMemory& memory) {
+  return StrCat(Bytes(static_cast<double>(memory.predicted_bytes)), " predicted, ",
+                Bytes(static_cast<double>(memory.driver_bytes)), " by the driver (",
+                memory.Error() > 0 ? "+" : "", Percent(memory.Error()), ")");
+}
+
 std::string MachineText(const ValidateInput& input) {
   if (input.cluster.node().workers().threads() > 0) {
     return StrCat(input.cluster.name(), ", ", CountOf(input.train.threads, "thread"),
@@ -76,7 +82,10 @@ std::string HeadText(const ValidateInput& input, const Validation& validation) {
   return line("model", StrCat(input.train.model.name(), ": ", Describe(input.train.model))) +
          line("machine", MachineText(input)) + line("profile", ProfileText(input)) +
          line("", EvidenceText(validation.comparison)) + line("plan", Describe(input.train.plan)) +
-         line("steps", StepsText(input, validation)) + "\n";
+         line("steps", StepsText(input, validation)) +
+         (validation.device_memory ? line("GPU memory", MemoryText(*validation.device_memory))
+                                   : "") +
+         "\n";
 }
 
 nlohmann::ordered_json JsonOf(const ValidateInput& input, const Validation& validation,
@@ -91,6 +100,10 @@ nlohmann::ordered_json JsonOf(const ValidateInput& input, const Validation& vali
                                  {"compared_step", validation.chosen_step},
                                  {"step_s", validation.step_s},
                                  {"warnings", warnings}};
+  if (const auto& memory = validation.device_memory) {
+    json["device_memory"] = {{"predicted_bytes", memory->predicted_bytes},
+                             {"driver_bytes", memory->driver_bytes}};
+  }
   json.update(ToJson(validation.comparison));
   return json;
 }
@@ -129,6 +142,7 @@ class Command {
     ProfileInput profile_input;
     profile_input.model = train.model;
     profile_input.plans = {{.name = "", .cluster = train.cluster, .plan = train.plan}};
+    profile_input.on_gpu = train.backend == BackendKind::kCuda;
     profile_input.threads = train.threads;
     profile_input.seconds = input->measure_s;
     Progress progress(StepsOfMeasurement(profile_input));

@@ -84,10 +84,8 @@ Result<ValidateInput> ReadValidateInput(const Options& options) {
   if (input.train.threads <= 0) {
     input.train.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   }
+  input.train.quick_weights = input.train.backend == BackendKind::kCuda;
   if (measures) {
-    if (input.train.backend != BackendKind::kCpu) {
-      return OptionError("profile", "auto measures the cpu backend only");
-    }
     input.measure_s = kDefaultMeasureSeconds;
   } else if (options.Has("profile-seconds")) {
     return OptionError("profile-seconds", "needs --profile auto");

@@ -58,7 +58,9 @@ Result<Simulated> SimulateGraph(const ValidateInput& input, const TaskGraph& gra
 // The training runs here, whatever machine the profile is of.
 std::optional<std::string> ForeignProfile(const ValidateInput& input) {
   if (!input.profile || input.profile->machine().empty()) return std::nullopt;
-  const std::string here = Describe(ReadMachine());
+  const std::string here = input.train.backend == BackendKind::kCuda
+                               ? DescribeWithGpu(ReadMachine(), input.train.cluster.gpu().name())
+                               : Describe(ReadMachine());
   if (input.profile->machine() == here) return std::nullopt;
   return StrCat("the profile was measured on '", input.profile->machine(), "', and this is '", here,
                 "': errors are the machines' differences too");
@@ -74,6 +76,29 @@ std::optional<std::string> UnusedTolerance(const ValidateInput& input,
   return "--tolerance-exposed judged nothing: no communication or copies are exposed for 5 % of "
          "the "
          "iteration";
+}
+
+// The driver counts what every process takes: on a machine of one's own that is this one's.
+std::optional<DeviceMemory> MemoryOf(const ValidateInput& input, const Backend& backend) {
+  const auto memory = backend.Memory();
+  if (!memory) return std::nullopt;
+  std::int64_t overhead = input.cluster.gpu().runtime_overhead_bytes();
+  if (input.profile && input.profile->runtime_overhead_bytes() > 0) {
+    overhead = input.profile->runtime_overhead_bytes();
+  }
+  return DeviceMemory{.predicted_bytes = memory->arena_bytes + overhead,
+                      .driver_bytes = memory->used_bytes};
+}
+
+// Never less than is taken, and not much more.
+void JudgeDeviceMemory(const ValidateInput& input, Validation* validation) {
+  if (!input.tolerances.memory || !validation->device_memory) return;
+  const double error = validation->device_memory->Error();
+  const double tolerance = *input.tolerances.memory;
+  validation->comparison.verdicts.push_back({.what = "device memory, never less",
+                                             .error = error,
+                                             .tolerance = tolerance,
+                                             .ok = error >= 0 && error <= tolerance});
 }
 
 struct Executed {
@@ -113,6 +138,10 @@ Result<Executed> Execute(const ValidateInput& input, Training* training, Progres
 
 }  // namespace
 
+double DeviceMemory::Error() const {
+  return static_cast<double>(predicted_bytes) / static_cast<double>(driver_bytes) - 1;
+}
+
 std::size_t StepsOfValidation(const ValidateInput& input) {
   return 2 + static_cast<std::size_t>(input.train.schedule.steps);
 }
@@ -150,6 +179,8 @@ Result<Validation> Validate(const ValidateInput& input, Progress* progress,
     return Error{.code = ExitCode::kInternal, .message = comparison.error().message};
   }
   validation.comparison = std::move(comparison).value();
+  validation.device_memory = MemoryOf(input, training.backend());
+  JudgeDeviceMemory(input, &validation);
   if (const auto unused = UnusedTolerance(input, validation.comparison)) {
     warnings->push_back(*unused);
   }

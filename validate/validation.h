@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,18 @@
 
 namespace twinstep {
 
+// On the device: what the simulation says that the process takes, and what the driver says.
+struct DeviceMemory {
+  std::int64_t predicted_bytes = 0;  // Arenas, and what the profile says of all else.
+  std::int64_t driver_bytes = 0;
+
+  double Error() const;  // predicted / driver - 1
+};
+
 struct Validation {
   Trace simulated, executed;
-  TraceComparison comparison;  // Of these, in this order.
+  TraceComparison comparison;                 // Of these, in this order.
+  std::optional<DeviceMemory> device_memory;  // Of a backend with memory of its own.
   // Of the steps that were kept, in seconds, and which of them is `executed`: the middle one (of an
   // even number the shorter of the two).
   std::vector<double> step_s;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "exec/runtime/backend.h"
 #include "sim/result.h"
@@ -28,11 +29,17 @@ struct CudaOptions {
 // each other's memory.
 Result<std::unique_ptr<Backend>> MakeCudaBackend(const CudaOptions& options);
 
-// What a plan for the GPU must know of it.
+// What plans for the GPU, and what is measured on it, must know of it.
 struct CudaDevice {
   std::string name;
   std::int64_t memory_bytes = 0;
+  int multiprocessors = 0;
+  std::int64_t l2_bytes = 0;
 };
 Result<CudaDevice> DescribeCudaDevice(int device);
+
+// What numbers depend on besides the GPU: "driver 580.159.04", "CUDA 13.0", "cuBLASLt 13.0.2",
+// "cuDNN 9.14.0"; of libraries those that can be loaded.
+std::vector<std::string> CudaVersions();
 
 }  // namespace twinstep

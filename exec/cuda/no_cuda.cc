@@ -21,4 +21,6 @@ Result<std::unique_ptr<Backend>> MakeCudaBackend(const CudaOptions& /*options*/)
   return Missing();
 }
 
+std::vector<std::string> CudaVersions() { return {}; }
+
 }  // namespace twinstep

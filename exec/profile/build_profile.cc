@@ -22,7 +22,12 @@ double Median(const Summary& summary) {
 
 bool IsCopy(OpCode op) { return op == OpCode::kCopyH2D || op == OpCode::kCopyD2H; }
 
-void AddOperator(const Primitive& primitive, const Summary& alone, double busy_s,
+// 0 where nothing was measured.
+double MedianOf(const std::vector<double>& times_s) {
+  return times_s.empty() ? 0 : Median(Summarize(times_s));
+}
+
+void AddOperator(const Primitive& primitive, const Summary& alone, const PrimitiveTimes& times,
                  Profile* profile) {
   const OpShape& shape = primitive.shape;
   OperatorSample* sample = profile->add_operators();
@@ -37,20 +42,27 @@ void AddOperator(const Primitive& primitive, const Summary& alone, double busy_s
   sample->set_median_s(Median(alone));
   sample->set_relative_spread(RoundMeasured(alone.relative_spread));
   sample->set_samples(static_cast<std::int64_t>(alone.kept));
-  sample->set_busy_median_s(busy_s);
+  sample->set_busy_median_s(MedianOf(times.busy_s));
+  sample->set_beside_h2d_s(MedianOf(times.beside_h2d_s));
+  sample->set_beside_d2h_s(MedianOf(times.beside_d2h_s));
+  sample->set_beside_copies_s(MedianOf(times.beside_copies_s));
 }
 
-void AddCopy(const Primitive& primitive, const Summary& alone, double busy_s, Profile* profile) {
+void AddCopy(const Primitive& primitive, const Summary& alone, const PrimitiveTimes& times,
+             Profile* profile) {
   CopySample* sample = profile->add_copies();
   sample->set_direction(primitive.shape.op == OpCode::kCopyH2D ? CopySample::H2D : CopySample::D2H);
   sample->set_bytes(primitive.shape.dims[0]);
   sample->set_alone_s(Median(alone));
   sample->set_relative_spread(RoundMeasured(alone.relative_spread));
   sample->set_samples(static_cast<std::int64_t>(alone.kept));
-  sample->set_busy_s(busy_s);
+  sample->set_busy_s(MedianOf(times.busy_s));
+  sample->set_both_ways_s(MedianOf(times.both_ways_s));
+  sample->set_beside_compute_s(MedianOf(times.beside_compute_s));
 }
 
-void AddGroup(const Primitive& primitive, const Summary& alone, double busy_s, Profile* profile) {
+void AddGroup(const Primitive& primitive, const Summary& alone, const PrimitiveTimes& times,
+              Profile* profile) {
   CollectiveSample* sample = profile->add_collectives();
   sample->set_op(Name(primitive.shape.op));
   sample->set_group_size(primitive.group_size);
@@ -61,7 +73,7 @@ void AddGroup(const Primitive& primitive, const Summary& alone, double busy_s, P
   sample->set_median_s(Median(alone));
   sample->set_relative_spread(RoundMeasured(alone.relative_spread));
   sample->set_samples(static_cast<std::int64_t>(alone.kept));
-  sample->set_busy_median_s(busy_s);
+  sample->set_busy_median_s(MedianOf(times.busy_s));
 }
 
 // What an entry is the time of, as text: entries with equal keys are of the same primitive.
@@ -107,13 +119,14 @@ void KeepOthers(const Entries& old, const std::set<std::string>& keys, Entries* 
   }
 }
 
-void AddEntry(const Primitive& primitive, const Summary& alone, double busy_s, Profile* profile) {
+void AddEntry(const Primitive& primitive, const PrimitiveTimes& times, Profile* profile) {
+  const Summary alone = Summarize(times.alone_s);
   if (primitive.group_size > 0) {
-    AddGroup(primitive, alone, busy_s, profile);
+    AddGroup(primitive, alone, times, profile);
   } else if (IsCopy(primitive.shape.op)) {
-    AddCopy(primitive, alone, busy_s, profile);
+    AddCopy(primitive, alone, times, profile);
   } else {
-    AddOperator(primitive, alone, busy_s, profile);
+    AddOperator(primitive, alone, times, profile);
   }
 }
 
@@ -135,9 +148,7 @@ Status CheckSame(const std::string& what, const std::string& was, const std::str
 Profile BuildEntries(const PrimitiveSamples& samples) {
   Profile profile;
   for (const auto& [primitive, times] : samples.times) {
-    if (times.alone_s.empty()) continue;
-    const double busy_s = times.busy_s.empty() ? 0 : Median(Summarize(times.busy_s));
-    AddEntry(primitive, Summarize(times.alone_s), busy_s, &profile);
+    if (!times.alone_s.empty()) AddEntry(primitive, times, &profile);
   }
   profile.set_busy_threads(samples.busy_threads);
   if (!samples.gap_s.empty()) profile.set_dispatch_s(Median(Summarize(samples.gap_s)));
@@ -177,7 +188,7 @@ Coverage CoverageOf(const Profile& profile, const TaskGraph& graph) {
   Coverage coverage;
   for (const Primitive& primitive : PrimitivesOf(graph)) {
     Profile wanted;
-    AddEntry(primitive, {}, 0, &wanted);
+    AddEntry(primitive, {}, &wanted);
     const std::string key = *KeysOf(wanted).begin();
     if (keys.contains(key)) {
       ++coverage.measured;

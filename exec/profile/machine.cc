@@ -77,6 +77,11 @@ std::string Describe(const Machine& machine) {
                 Bytes(static_cast<double>(machine.memory_bytes)));
 }
 
+std::string DescribeWithGpu(const Machine& machine, const std::string& gpu) {
+  return StrCat(gpu, ", ", machine.cpu, ", ", machine.cores,
+                machine.cores == 1 ? " core" : " cores");
+}
+
 std::vector<std::string> Versions() {
   return {
     StrCat("twinstep ", kVersion), BlasVersion(),

@@ -23,6 +23,9 @@ Machine ReadMachine();
 std::int64_t AllocatableBytes();
 // "AMD EPYC 9554, 2 cores, 23.4 GiB"
 std::string Describe(const Machine& machine);
+// "NVIDIA H200, AMD EPYC 9554, 16 cores": of a machine that is measured for its GPU. Memory is not
+// in: virtual machines show more of it as it is used.
+std::string DescribeWithGpu(const Machine& machine, const std::string& gpu);
 // The first "model name" of /proc/cpuinfo's text.
 std::string CpuModel(std::string_view cpuinfo);
 // The line "MemTotal:   24545 kB" of /proc/meminfo's text, in bytes; 0 if there is none. `name` as

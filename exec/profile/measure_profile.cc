@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "exec/cpu/lane_scheduler.h"
+#include "exec/cuda/cuda_options.h"
 #include "exec/profile/build_profile.h"
 #include "exec/profile/dispatch_cost.h"
 #include "exec/profile/fewer_micro_batches.h"
+#include "exec/profile/gpu_profile.h"
 #include "exec/profile/machine.h"
 #include "exec/profile/measure_plan.h"
 #include "exec/profile/memory_profile.h"
@@ -93,11 +95,16 @@ Result<PrimitiveSamples> MeasurePlans(const ProfileInput& input, Progress* progr
 Profile ProvenanceOf(const ProfileInput& input) {
   const Machine machine = ReadMachine();
   Profile profile;
-  profile.set_name(StrCat(input.model.name(), " on ", machine.cpu));
-  profile.set_machine(Describe(machine));
+  std::string gpu;
+  if (input.on_gpu) gpu = input.plans.front().cluster.gpu().name();
+  profile.set_name(StrCat(input.model.name(), " on ", input.on_gpu ? gpu : machine.cpu));
+  profile.set_machine(input.on_gpu ? DescribeWithGpu(machine, gpu) : Describe(machine));
   profile.set_date(Today());
   for (const std::string& version : Versions()) profile.add_versions(version);
-  profile.add_options("backend cpu");
+  if (input.on_gpu) {
+    for (const std::string& version : CudaVersions()) profile.add_versions(version);
+  }
+  profile.add_options(input.on_gpu ? "backend cuda" : "backend cpu");
   profile.add_options(StrCat("threads ", input.threads));
   for (const PlanToMeasure& plan : input.plans) {
     profile.add_runs(RunName(input.model, plan.plan));
@@ -106,11 +113,18 @@ Profile ProvenanceOf(const ProfileInput& input) {
 }
 
 std::size_t StepsOfMeasurement(const ProfileInput& input) {
-  return input.plans.size() * kMeasuringRounds + 1;
+  return input.on_gpu ? StepsOfGpuMeasurement(input) : input.plans.size() * kMeasuringRounds + 1;
 }
 
 Result<Profile> MeasureProfile(const ProfileInput& input, Progress* progress,
                                std::vector<std::string>* warnings) {
+  if (input.on_gpu) {
+    Result<Profile> measured = MeasureGpuProfile(input, MakeTimedCudaBackend, {}, progress);
+    if (!measured.ok()) return measured;
+    Profile profile = ProvenanceOf(input);
+    profile.MergeFrom(measured.value());
+    return profile;
+  }
   const Result<PrimitiveSamples> samples = MeasurePlans(input, progress, warnings);
   if (!samples.ok()) return samples.error();
   progress->Step("measuring cores and memory");

@@ -8,6 +8,7 @@
 
 #include "exec/runtime/batch.h"
 #include "exec/runtime/initialize.h"
+#include "exec/runtime/quick_weights.h"
 #include "sim/lower/lower.h"
 
 namespace twinstep {
@@ -39,22 +40,36 @@ Result<LoweredPlan> LowerForRun(const Model& model, const Cluster& cluster,
 
 Result<std::unique_ptr<PlanRun>> PlanRun::Create(const LoweredPlan& lowered,
                                                  const CpuBackendOptions& options) {
-  std::unique_ptr<PlanRun> run(new PlanRun(lowered, options));
-  Result<std::unique_ptr<Executor>> executor =
-      Executor::Create(lowered.graph, lowered.arena, lowered.plan, &run->backend_, {});
-  if (!executor.ok()) return executor.error();
-  run->executor_ = std::move(executor).value();
-  InitializeStates(lowered.model, lowered.graph, kSeed, &run->backend_);
-  const Recipe& recipe = lowered.model.recipe();
-  run->step_.learning_rate = kLearningRate;
-  run->step_.weight_decay = kWeightDecay;
-  run->step_.clip_norm = recipe.clip_norm();
-  run->step_.hidden_dropout = recipe.hidden_dropout();
-  run->step_.attention_dropout = recipe.attention_dropout();
-  run->step_.seed = kSeed;
-  const Status loaded = run->LoadRandomBatch();
-  if (!loaded.ok()) return loaded.error();
+  std::unique_ptr<PlanRun> run(new PlanRun(lowered, std::make_unique<CpuBackend>(options)));
+  if (const Status prepared = run->Prepare({}); !prepared.ok()) return prepared.error();
+  InitializeStates(lowered.model, lowered.graph, kSeed, run->backend_.get());
   return run;
+}
+
+Result<std::unique_ptr<PlanRun>> PlanRun::Create(const LoweredPlan& lowered,
+                                                 std::unique_ptr<Backend> backend) {
+  std::unique_ptr<PlanRun> run(new PlanRun(lowered, std::move(backend)));
+  // What is measured is timed, not trained; graphs of probes have no edges.
+  if (const Status prepared = run->Prepare({.verify = false}); !prepared.ok()) {
+    return prepared.error();
+  }
+  WriteQuickWeights(lowered.graph, run->backend_.get());
+  return run;
+}
+
+Status PlanRun::Prepare(const ExecutorOptions& options) {
+  Result<std::unique_ptr<Executor>> executor =
+      Executor::Create(lowered_.graph, lowered_.arena, lowered_.plan, backend_.get(), options);
+  if (!executor.ok()) return executor.error();
+  executor_ = std::move(executor).value();
+  const Recipe& recipe = lowered_.model.recipe();
+  step_.learning_rate = kLearningRate;
+  step_.weight_decay = kWeightDecay;
+  step_.clip_norm = recipe.clip_norm();
+  step_.hidden_dropout = recipe.hidden_dropout();
+  step_.attention_dropout = recipe.attention_dropout();
+  step_.seed = kSeed;
+  return LoadRandomBatch();
 }
 
 Status PlanRun::LoadRandomBatch() {
@@ -69,7 +84,7 @@ Status PlanRun::LoadRandomBatch() {
   }
   std::vector<std::int32_t> labels(tokens.begin() + 1, tokens.end());
   labels.push_back(tokens.front());
-  return LoadBatch(lowered_.graph, lowered_.plan.sequence_length, tokens, labels, &backend_);
+  return LoadBatch(lowered_.graph, lowered_.plan.sequence_length, tokens, labels, backend_.get());
 }
 
 Status PlanRun::RunIteration() {

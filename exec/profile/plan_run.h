@@ -42,21 +42,26 @@ class PlanRun {
   // run. An Error (kNo) names the rank and pool that do not fit into memory.
   static Result<std::unique_ptr<PlanRun>> Create(const LoweredPlan& lowered,
                                                  const CpuBackendOptions& options);
+  // On any backend that records times; weights of the usual size (exec/runtime/quick_weights.h).
+  static Result<std::unique_ptr<PlanRun>> Create(const LoweredPlan& lowered,
+                                                 std::unique_ptr<Backend> backend);
   PlanRun(const PlanRun&) = delete;
   PlanRun& operator=(const PlanRun&) = delete;
 
   Status RunIteration();
   // Of the last iteration.
-  TaskTime Time(TaskId id) const { return backend_.Time(id); }
+  TaskTime Time(TaskId id) const { return backend_->Time(id); }
+  const Backend& backend() const { return *backend_; }
 
  private:
-  PlanRun(const LoweredPlan& lowered, const CpuBackendOptions& options)
-      : lowered_(lowered), backend_(options) {}
+  PlanRun(const LoweredPlan& lowered, std::unique_ptr<Backend> backend)
+      : lowered_(lowered), backend_(std::move(backend)) {}
 
+  Status Prepare(const ExecutorOptions& options);
   Status LoadRandomBatch();
 
   const LoweredPlan& lowered_;
-  CpuBackend backend_;
+  std::unique_ptr<Backend> backend_;
   std::unique_ptr<Executor> executor_;
   StepValues step_;
 };

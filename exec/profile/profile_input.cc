@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "exec/cuda/gpu_cluster.h"
 #include "hw_specs/validate_profile.h"
 #include "model_zoo/validate_model.h"
 #include "sim/options/input_options.h"
@@ -31,7 +32,8 @@ Options WithOnePlan(const Options& options, std::size_t index) {
   return Options(std::move(given));
 }
 
-Result<std::vector<PlanToMeasure>> ReadPlans(const Options& options, const Model& model) {
+Result<std::vector<PlanToMeasure>> ReadPlans(const Options& options, const Model& model,
+                                             bool on_gpu) {
   std::vector<PlanToMeasure> plans;
   for (const Option& option : options.given()) {
     if (option.name == "plan") plans.push_back({.name = option.value, .cluster = {}, .plan = {}});
@@ -39,6 +41,10 @@ Result<std::vector<PlanToMeasure>> ReadPlans(const Options& options, const Model
   if (plans.empty()) plans.emplace_back();
   for (std::size_t i = 0; i < plans.size(); ++i) {
     plans[i].cluster.set_name("this machine");
+    if (on_gpu) {
+      const Status device = DescribeGpu(model.recipe(), /*deterministic=*/false, &plans[i].cluster);
+      if (!device.ok()) return OptionError("backend", StrCat("cuda: ", device.error().message));
+    }
     Result<ResolvedPlan> plan = ReadLocalPlan(WithOnePlan(options, i), model, &plans[i].cluster);
     if (!plan.ok()) {
       Error error = plan.error();
@@ -80,10 +86,8 @@ Status ReadOutput(const Options& options, ProfileInput* input) {
 Status ReadMeasurement(const Options& options, ProfileInput* input) {
   input->threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   input->seconds = kDefaultSeconds;
-  if (options.Get("backend") == "cuda") {
-    return OptionError("backend", "only the cpu backend is measured");
-  }
-  return FirstError({ReadWord<bool>(options, "backend", {{"cpu", true}}, [](bool) {}),
+  return FirstError({ReadWord<bool>(options, "backend", {{"cpu", false}, {"cuda", true}},
+                                    [input](bool on_gpu) { input->on_gpu = on_gpu; }),
                      ReadInteger(options, "threads", 1, kMaxThreads,
                                  [input](auto x) { input->threads = static_cast<int>(x); }),
                      ReadReal(options, "seconds", 0.01, kMostSeconds,
@@ -99,11 +103,11 @@ Result<ProfileInput> ReadProfileInput(const Options& options) {
   Result<Model> model = ReadModelOptions(options);
   if (!model.ok()) return model.error();
   input.model = std::move(model).value();
-  Result<std::vector<PlanToMeasure>> plans = ReadPlans(options, input.model);
+  if (const Status read = ReadMeasurement(options, &input); !read.ok()) return read.error();
+  Result<std::vector<PlanToMeasure>> plans = ReadPlans(options, input.model, input.on_gpu);
   if (!plans.ok()) return plans.error();
   input.plans = std::move(plans).value();
-  const Status read = FirstError({ReadMeasurement(options, &input), ReadOutput(options, &input)});
-  if (!read.ok()) return read.error();
+  if (const Status read = ReadOutput(options, &input); !read.ok()) return read.error();
   return input;
 }
 

@@ -23,7 +23,8 @@ struct PlanToMeasure {
 struct ProfileInput {
   Model model;
   std::vector<PlanToMeasure> plans;
-  int threads = 1;
+  bool on_gpu = false;
+  int threads = 1;  // On a GPU: of its host tasks.
   double seconds = 0;
   std::string output;              // Where the profile goes.
   std::optional<Profile> earlier;  // Of --append,

@@ -41,7 +41,7 @@ const std::vector<OptionGroup>& Groups() {
       RecipeOptions(),
       SeveralPlansOptions(),
       {"Measurement",
-       {{"backend", "NAME", "cpu (default)"},
+       {{"backend", "NAME", "cpu (default), or cuda: this machine's GPU"},
         {"threads", "N",
          "threads that the training will have (default: one a core). Everything is measured alone, "
          "and while so many threads compute"},

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "exec/cuda/cuda_options.h"
+#include "exec/cuda/gpu_cluster.h"
 #include "exec/runtime/text_data.h"
 #include "model_zoo/validate_model.h"
 #include "sim/options/input_options.h"
@@ -54,19 +54,6 @@ Status ReadSchedule(const Options& options, LearningRateSchedule* schedule) {
   return Unit{};
 }
 
-// What of the GPU changes how a plan is lowered.
-Status DescribeGpu(TrainInput* input) {
-  const Result<CudaDevice> device = DescribeCudaDevice(0);
-  if (!device.ok()) return OptionError("backend", StrCat("cuda: ", device.error().message));
-  Gpu* const gpu = input->cluster.mutable_gpu();
-  gpu->set_name(device.value().name);
-  gpu->set_memory_bytes(device.value().memory_bytes);
-  const Precision precision = input->model.recipe().precision();
-  const bool half = precision != FP32 && precision != FP64;
-  gpu->set_attention_backward_fp32_dq(half && !input->deterministic);
-  return Unit{};
-}
-
 Status ReadBackend(const Options& options, TrainInput* input) {
   const Status read =
       FirstError({ReadWord<BackendKind>(options, "backend",
@@ -88,7 +75,9 @@ Status ReadBackend(const Options& options, TrainInput* input) {
     return Unit{};
   }
   if (input->poison) return OptionError("poison", "only --backend cpu can");
-  return DescribeGpu(input);
+  const Status device = DescribeGpu(input->model.recipe(), input->deterministic, &input->cluster);
+  if (!device.ok()) return OptionError("backend", StrCat("cuda: ", device.error().message));
+  return Unit{};
 }
 
 Status ReadCheckpoints(const Options& options, TrainInput* input) {

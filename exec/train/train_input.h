@@ -29,6 +29,7 @@ struct TrainInput {
   BackendKind backend = BackendKind::kCpu;
   bool deterministic = false;
   bool record_times = false;                   // When each task runs, for a trace.
+  bool quick_weights = false;                  // To be timed only (exec/runtime/quick_weights.h).
   std::int64_t gpu_memory_capacity_bytes = 0;  // 0: what the GPU has.
   int threads = 0;                             // 0: one a core.
   std::optional<std::uint64_t> shuffle_seed;

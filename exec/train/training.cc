@@ -13,6 +13,7 @@
 #include "exec/runtime/element_io.h"
 #include "exec/runtime/hugging_face.h"
 #include "exec/runtime/initialize.h"
+#include "exec/runtime/quick_weights.h"
 #include "sim/lower/lower.h"
 #include "sim/str_cat.h"
 
@@ -90,6 +91,10 @@ Result<std::unique_ptr<Training>> Training::Start(const TrainInput& input,
 Status Training::SetStates(std::vector<std::string>* warnings) {
   seed_ = input_.seed.value_or(1);
   if (!input_.resume.empty()) return Resume(warnings);
+  if (input_.quick_weights) {
+    WriteQuickWeights(graph_, backend_.get());
+    return Unit{};
+  }
   InitializeStates(input_.model, graph_, seed_, backend_.get());
   if (!input_.init_from.empty()) return SetWeights(input_.init_from);
   return Unit{};

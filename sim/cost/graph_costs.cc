@@ -206,10 +206,11 @@ class CostBuilder {
     const OpShape& shape = graph_.shapes[shape_id];
     TaskCost cost;
     const Work work = WorkOf(shape, /*on_host=*/false, &cost);
-    // A lane cannot start kernels faster than the dispatcher launches them.
-    const Status status = HasWorkers()
-                              ? AddWork(shape, work, &cost)
-                              : SetFixed(std::max(work.seconds, dispatch_s_), shape, &cost);
+    // A lane cannot start kernels faster than the dispatcher launches them; a measured time has
+    // that in it.
+    const double least_s = cost.modelled ? dispatch_s_ : 0;
+    const Status status = HasWorkers() ? AddWork(shape, work, &cost)
+                                       : SetFixed(std::max(work.seconds, least_s), shape, &cost);
     if (!status.ok()) return status;
     *cost_id = Append(cost, shape);
     return Unit{};
@@ -227,17 +228,24 @@ class CostBuilder {
   Work WorkOf(const OpShape& shape, bool on_host, TaskCost* cost) const {
     const OperatorTime roofline = roofline_.Of(shape);
     Work work{.seconds = roofline.seconds, .traffic_bytes = TrafficBytes(shape, gradient_bytes_)};
+    double copies_slowdown = 0;
     if (operators_ != nullptr) {
       const auto host = on_host ? operators_->OnHost(shape) : std::nullopt;
       const MeasuredOperators::Estimate estimate = host ? *host : operators_->Of(shape);
       work.seconds = estimate.seconds;
       work.busy_slowdown = estimate.busy_slowdown;
+      copies_slowdown = estimate.copies_slowdown;
       const bool measured_rate = shape.op == OpCode::kAdam && adam_is_measured_;
       cost->extrapolated = estimate.extrapolated && !measured_rate;
       cost->modelled = estimate.modelled && !measured_rate;
     }
     work.seconds *= slowest_;
     cost->interference_sensitivity = static_cast<float>(roofline.sensitivity);
+    const double most = out_.interference.compute_beside_copy() - 1;
+    if (copies_slowdown > 0 && most > 0) {
+      cost->interference_sensitivity =
+          static_cast<float>(std::clamp((copies_slowdown - 1) / most, 0.0, 1.0));
+    }
     return work;
   }
 

@@ -54,6 +54,10 @@ MeasuredOperators::MeasuredOperators(const Profile& profile, const OperatorRoofl
       sample.correction.busy_slowdown = std::log(measured.busy_median_s() / sample.seconds);
       sample.correction.has_busy = true;
     }
+    if (measured.beside_copies_s() > 0) {
+      sample.correction.copies_slowdown = std::log(measured.beside_copies_s() / sample.seconds);
+      sample.correction.has_copies = true;
+    }
     Table& table = tables_[{measured.op(), measured.dtype(), measured.flags(), measured.on_host()}];
     if (table.samples.empty()) table.low = table.high = sample.sizes;
     for (std::size_t i = 0; i < kSizes; ++i) {
@@ -92,9 +96,12 @@ MeasuredOperators::Correction MeasuredOperators::Interpolate(const Table& table,
     const double part = LogDistance(sizes[axis], below->sizes[axis]) /
                         LogDistance(above->sizes[axis], below->sizes[axis]);
     const auto line = [part](double low, double high) { return low + (high - low) * part; };
-    return {
-        .factor = line(below->correction.factor, above->correction.factor),
-        .busy_slowdown = line(below->correction.busy_slowdown, above->correction.busy_slowdown)};
+    const Correction &low = below->correction, &high = above->correction;
+    return {.factor = line(low.factor, high.factor),
+            .busy_slowdown = line(low.busy_slowdown, high.busy_slowdown),
+            .has_busy = low.has_busy && high.has_busy,
+            .copies_slowdown = line(low.copies_slowdown, high.copies_slowdown),
+            .has_copies = low.has_copies && high.has_copies};
   }
   // By squared distance, then in the profile's order.
   std::vector<std::pair<double, std::size_t>> near;
@@ -109,7 +116,7 @@ MeasuredOperators::Correction MeasuredOperators::Interpolate(const Table& table,
   }
   const auto count = static_cast<std::ptrdiff_t>(std::min(kNeighbours, near.size()));
   std::partial_sort(near.begin(), near.begin() + count, near.end());
-  Correction mean{.has_busy = true};
+  Correction mean{.has_busy = true, .has_copies = true};
   double weights = 0;
   for (std::ptrdiff_t i = 0; i < count; ++i) {
     const auto& [distance, at] = near[static_cast<std::size_t>(i)];
@@ -117,15 +124,19 @@ MeasuredOperators::Correction MeasuredOperators::Interpolate(const Table& table,
     mean.factor += weight * table.samples[at].correction.factor;
     mean.busy_slowdown += weight * table.samples[at].correction.busy_slowdown;
     mean.has_busy = mean.has_busy && table.samples[at].correction.has_busy;
+    mean.copies_slowdown += weight * table.samples[at].correction.copies_slowdown;
+    mean.has_copies = mean.has_copies && table.samples[at].correction.has_copies;
     weights += weight;
   }
   mean.factor /= weights;
   mean.busy_slowdown /= weights;
+  mean.copies_slowdown /= weights;
   return mean;
 }
 
-double MeasuredOperators::BusySlowdown(const Correction& correction) {
-  return correction.has_busy ? std::exp(correction.busy_slowdown) : 0;
+void MeasuredOperators::AddSlowdowns(const Correction& correction, Estimate* estimate) {
+  if (correction.has_busy) estimate->busy_slowdown = std::exp(correction.busy_slowdown);
+  if (correction.has_copies) estimate->copies_slowdown = std::exp(correction.copies_slowdown);
 }
 
 std::optional<MeasuredOperators::Estimate> MeasuredOperators::OnHost(const OpShape& shape) const {
@@ -147,18 +158,20 @@ MeasuredOperators::Estimate MeasuredOperators::Find(const OpShape& whole_shape,
   const bool changed = now != then;
   for (const Sample& sample : table.samples) {
     if (sample.sizes != sizes) continue;
-    return {.seconds = changed ? sample.seconds * now / then : sample.seconds,
-            .extrapolated = changed,
-            .busy_slowdown = BusySlowdown(sample.correction)};
+    Estimate exact{.seconds = changed ? sample.seconds * now / then : sample.seconds,
+                   .extrapolated = changed};
+    AddSlowdowns(sample.correction, &exact);
+    return exact;
   }
   bool inside = true;
   for (std::size_t i = 0; i < kSizes; ++i) {
     inside = inside && sizes[i] >= table.low[i] && sizes[i] <= table.high[i];
   }
   const Correction correction = Interpolate(table, sizes);
-  return {.seconds = now * std::exp(correction.factor),
-          .extrapolated = changed || !inside,
-          .busy_slowdown = BusySlowdown(correction)};
+  Estimate estimate{.seconds = now * std::exp(correction.factor),
+                    .extrapolated = changed || !inside};
+  AddSlowdowns(correction, &estimate);
+  return estimate;
 }
 
 MeasuredMovements::MeasuredMovements(const Profile& profile, const Cluster& cluster)

@@ -32,6 +32,7 @@ class MeasuredOperators {
     bool extrapolated = false;
     bool modelled = false;     // Nothing of its kind was measured: the roofline.
     double busy_slowdown = 0;  // Time while all threads compute, over `seconds`; 0 = not measured.
+    double copies_slowdown = 0;  // The same beside copies.
   };
   // Never measured at all (op, dtype, flags): the bare roofline, extrapolated.
   Estimate Of(const OpShape& shape) const { return Find(shape, /*on_host=*/false); }
@@ -44,9 +45,11 @@ class MeasuredOperators {
 
   // What corrects a roofline, as logarithms.
   struct Correction {
-    double factor = 0;         // Measured / roofline when measured.
-    double busy_slowdown = 0;  // Busy / alone.
-    bool has_busy = false;     // Every sample that it comes from was measured busy, too.
+    double factor = 0;           // Measured / roofline when measured.
+    double busy_slowdown = 0;    // Busy / alone.
+    bool has_busy = false;       // Every sample that it comes from was measured busy, too.
+    double copies_slowdown = 0;  // Beside copies / alone.
+    bool has_copies = false;     // As has_busy.
   };
   struct Sample {
     Sizes sizes{};
@@ -60,7 +63,7 @@ class MeasuredOperators {
   using Key = std::tuple<std::string, std::string, std::uint32_t, bool>;  // op, dtype, flags, host
 
   static Sizes SizesOf(const OpShape& shape);
-  static double BusySlowdown(const Correction& correction);
+  static void AddSlowdowns(const Correction& correction, Estimate* estimate);
   static Correction Interpolate(const Table& table, const Sizes& sizes);
   Estimate Find(const OpShape& shape, bool on_host) const;
 

@@ -27,12 +27,11 @@
 
 #include "exec/cuda/cuda_options.h"
 #include "exec/runtime/batch.h"
-#include "exec/runtime/element_io.h"
 #include "exec/runtime/executor.h"
+#include "exec/runtime/quick_weights.h"
 #include "hw_specs/cluster.pb.h"
 #include "model_zoo/model.pb.h"
 #include "sim/graph/arena.h"
-#include "sim/graph/symbolic_tensors.h"
 #include "sim/lower/lower.h"
 #include "sim/plan/plan.pb.h"
 #include "sim/plan/resolved_plan.h"
@@ -121,50 +120,6 @@ double ModelFlopsPerToken(const Model& model, std::int64_t sequence) {
   return 6 * weights + 6 * layers * h * static_cast<double>(sequence);
 }
 
-// Weights of the size that training begins with; to draw billions of them one by one would take
-// longer than to measure.
-class QuickWeights {
- public:
-  QuickWeights() {
-    std::mt19937 random(1);
-    std::normal_distribution<float> normal(0, 0.02f);
-    for (float& x : drawn_) x = normal(random);
-  }
-
-  void Write(const TaskGraph& graph, Backend* backend) {
-    const std::vector<TensorPlace> places = PlaceTensors(graph);
-    for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
-      const TensorInfo& tensor = graph.tensors[i];
-      if (tensor.state != StateKind::kParameter && tensor.state != StateKind::kMaster) continue;
-      const bool norm = tensor.kind == TensorKind::kNorm1Weight ||
-                        tensor.kind == TensorKind::kNorm2Weight ||
-                        tensor.kind == TensorKind::kFinalNormWeight;
-      const std::vector<std::byte>& block = Block(graph.buffers[tensor.buffer].dtype, norm);
-      const auto size = static_cast<std::int64_t>(block.size());
-      for (std::int64_t at = 0; at < places[i].bytes; at += size) {
-        const std::int64_t bytes = std::min(size, places[i].bytes - at);
-        backend->Write(tensor.buffer, places[i].offset + at,
-                       std::span(block).first(static_cast<std::size_t>(bytes)));
-      }
-    }
-  }
-
- private:
-  const std::vector<std::byte>& Block(Dtype dtype, bool norm) {
-    std::vector<std::byte>& block = blocks_[{dtype, norm}];
-    if (!block.empty()) return block;
-    block.resize(drawn_.size() * static_cast<std::size_t>(DtypeBytes(dtype)));
-    for (std::size_t i = 0; i < drawn_.size(); ++i) {
-      StoreElement(dtype, norm ? 1 : static_cast<double>(drawn_[i]), block.data(),
-                   static_cast<std::int64_t>(i));
-    }
-    return block;
-  }
-
-  std::vector<float> drawn_ = std::vector<float>(std::size_t{1} << 22);
-  std::map<std::pair<Dtype, bool>, std::vector<std::byte>> blocks_;
-};
-
 // A training with its backend; iterations on random tokens.
 class Run {
  public:
@@ -172,7 +127,7 @@ class Run {
     backend_ = ValueOrDie(MakeCudaBackend({.record_times = record_times}));
     executor_ = ValueOrDie(
         Executor::Create(setup.graph, setup.arena, setup.plan, backend_.get(), {.verify = false}));
-    QuickWeights().Write(setup.graph, backend_.get());
+    WriteQuickWeights(setup.graph, backend_.get());
     std::mt19937_64 random(1);
     std::vector<std::int32_t> tokens;
     for (std::int64_t i = 0; i <= setup.plan.global_batch * setup.plan.sequence_length; ++i) {

@@ -1,0 +1,87 @@
+#include "exec/profile/gpu_profile.h"
+
+#include <algorithm>
+
+#include "exec/cuda/cuda_options.h"
+#include "exec/profile/build_profile.h"
+#include "exec/profile/machine.h"
+#include "exec/profile/measure_gpu.h"
+#include "exec/profile/statistics.h"
+
+namespace twinstep {
+namespace {
+
+constexpr double kWarmUp_s = 2;
+
+// Operators that run beside copies take as much longer as the factor says, or a share of it.
+double LargestSlowdown(const Profile& profile) {
+  double largest = 1;
+  for (const OperatorSample& sample : profile.operators()) {
+    largest = std::max(largest, sample.beside_copies_s() / sample.median_s());
+  }
+  return largest;
+}
+
+Cluster GpuCluster(const Cluster& described, const GpuSamples& samples, int host_threads) {
+  Cluster cluster = described;
+  const Machine machine = ReadMachine();
+  cluster.set_name("measured");
+  cluster.set_description(DescribeWithGpu(machine, described.gpu().name()));
+  cluster.set_nodes(1);
+  Gpu* const gpu = cluster.mutable_gpu();
+  gpu->set_bf16_flops_per_s(RoundMeasured(samples.bf16_flops_per_s));
+  gpu->set_memory_bytes_per_s(RoundMeasured(samples.memory_bytes_per_s));
+  gpu->set_kernel_launch_s(RoundMeasured(samples.dispatch_s));
+  gpu->set_runtime_overhead_bytes(samples.overhead_bytes);
+  Node* const node = cluster.mutable_node();
+  node->set_gpus(1);
+  Pcie* const pcie = node->mutable_pcie();
+  pcie->set_h2d_bytes_per_s(RoundMeasured(samples.h2d_bytes_per_s));
+  pcie->set_d2h_bytes_per_s(RoundMeasured(samples.d2h_bytes_per_s));
+  pcie->set_duplex_bytes_per_s(RoundMeasured(samples.duplex_bytes_per_s));
+  pcie->set_latency_s(RoundMeasured(samples.copy_latency_s));
+  Host* const host = node->mutable_host();
+  host->set_memory_bytes(machine.memory_bytes);
+  host->set_dram_bytes_per_s(RoundMeasured(MeasureRates(host_threads).dram_bytes_per_s));
+  host->set_cores(machine.cores);
+  return cluster;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> MakeTimedCudaBackend(int host_threads) {
+  return MakeCudaBackend({.record_times = true, .host_threads = host_threads});
+}
+
+std::size_t StepsOfGpuMeasurement(const ProfileInput& input) {
+  return input.plans.size() * kGpuPhases + 1;
+}
+
+Result<Profile> MeasureGpuProfile(const ProfileInput& input, const MakeBackend& make_backend,
+                                  const ProbeSizes& sizes, Progress* progress) {
+  GpuSamples samples;
+  for (const PlanToMeasure& plan : input.plans) {
+    const GpuMeasureOptions options{
+        .make_backend = [&] { return make_backend(input.threads); },
+        .seconds = input.seconds / static_cast<double>(input.plans.size()),
+        .warm_up_s = samples.primitives.times.empty() ? kWarmUp_s : kWarmUp_s / 2,
+        .sizes = sizes,
+        .begin_phase = [progress](const std::string& what) { progress->Step(what); }};
+    const Status done = MeasureGpuPlan(input.model, plan.cluster, plan.plan, options, &samples);
+    if (!done.ok()) return done.error();
+  }
+  progress->Step("host memory");
+  Profile profile = BuildEntries(samples.primitives);
+  profile.set_dispatch_s(RoundMeasured(samples.dispatch_s));
+  profile.set_host_adam_params_per_s(RoundMeasured(samples.host_adam_params_per_s));
+  profile.set_host_adam_params_per_s_beside_copies(
+      RoundMeasured(samples.host_adam_params_per_s_beside_copies));
+  profile.mutable_interference()->set_compute_beside_copy(RoundMeasured(LargestSlowdown(profile)));
+  profile.mutable_interference()->set_copy_beside_compute(
+      RoundMeasured(samples.copy_beside_compute));
+  profile.set_runtime_overhead_bytes(samples.overhead_bytes);
+  *profile.mutable_measured_on() = GpuCluster(input.plans.front().cluster, samples, input.threads);
+  return profile;
+}
+
+}  // namespace twinstep

@@ -1,0 +1,29 @@
+// Measures plans on this machine's GPU into a Profile with its provenance.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "exec/profile/measure_gpu.h"
+#include "exec/profile/profile_input.h"
+#include "exec/runtime/backend.h"
+#include "hw_specs/profile.pb.h"
+#include "sim/report/progress.h"
+#include "sim/result.h"
+
+namespace twinstep {
+
+// Makes a backend that records times; `host_threads` serve its host tasks.
+using MakeBackend = std::function<Result<std::unique_ptr<Backend>>(int host_threads)>;
+Result<std::unique_ptr<Backend>> MakeTimedCudaBackend(int host_threads);
+
+// How many times MeasureGpuProfile calls progress->Step().
+std::size_t StepsOfGpuMeasurement(const ProfileInput& input);
+
+// A profile without name, date and runs, which its caller knows. Takes about `input.seconds`,
+// shared by its plans, and two seconds to warm up. Errors as MeasureGpuPlan's (measure_gpu.h).
+Result<Profile> MeasureGpuProfile(const ProfileInput& input, const MakeBackend& make_backend,
+                                  const ProbeSizes& sizes, Progress* progress);
+
+}  // namespace twinstep

@@ -1,0 +1,52 @@
+#include "exec/profile/layer_plan.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "sim/str_cat.h"
+
+namespace twinstep {
+namespace {
+
+constexpr std::int64_t kMostMicroBatches = 2;
+// What arenas may take of the GPU; the rest is the library kernels' and the driver's.
+constexpr double kMemoryShare = 0.9;
+
+}  // namespace
+
+Result<LoweredPlan> LowerFewLayers(const Model& model, const Cluster& cluster,
+                                   const ResolvedPlan& plan) {
+  ResolvedPlan few = plan;
+  few.gpus = few.t = few.c = few.p = few.d = few.v = 1;
+  few.sequence_parallel = few.dp_overlap = false;
+  few.tp_overlap = TP_OVERLAP_NONE;
+  few.offload_ratio = 0;
+  few.chunks = {};
+  few.blocks.clear();
+  few.m = std::min(plan.m, kMostMicroBatches);
+  few.global_batch = few.b * few.m;
+  const auto memory_bytes =
+      static_cast<std::int64_t>(kMemoryShare * static_cast<double>(cluster.gpu().memory_bytes()));
+  std::int64_t needed_bytes = 0;
+  for (std::int64_t layers = std::min<std::int64_t>(model.layers(), kMostLayers); layers > 0;
+       --layers) {
+    Model small = model;
+    small.set_layers(layers);
+    few.l = layers;
+    Result<LoweredPlan> lowered = LowerForRun(small, cluster, few);
+    if (!lowered.ok()) return lowered;
+    needed_bytes = lowered.value().arena.arena_bytes[0][static_cast<std::size_t>(Pool::kGpu)];
+    if (memory_bytes == 0 || needed_bytes <= memory_bytes) return lowered;
+  }
+  return Error{
+      .code = ExitCode::kNo,
+      .message = StrCat("one layer with micro-batches of ", plan.b, " takes ", needed_bytes,
+                        " bytes of GPU memory, ", memory_bytes, " are there"),
+      .rule = "gpu-memory",
+      .rank = 0,
+      .pool = Name(Pool::kGpu),
+      .excess_bytes = needed_bytes - memory_bytes};
+}
+
+}  // namespace twinstep

@@ -1,0 +1,24 @@
+// A few layers of a model, all on one GPU: what each operation of a plan takes shows there,
+// whatever the plan does with layers and memory.
+//
+//   Result<LoweredPlan> layers = LowerFewLayers(model, cluster, plan);
+#pragma once
+
+#include "exec/profile/plan_run.h"
+#include "hw_specs/cluster.pb.h"
+#include "model_zoo/model.pb.h"
+#include "sim/plan/resolved_plan.h"
+#include "sim/result.h"
+
+namespace twinstep {
+
+inline constexpr std::int64_t kMostLayers = 4;
+
+// Embedding, at most kMostLayers layers and head, and at most two micro-batches (the first writes
+// gradients, the others accumulate), with the plan's micro-batch, sequence, attention and
+// recomputation. Fewer layers where these do not fit the cluster's GPU; an Error (kNo) where one
+// does not.
+Result<LoweredPlan> LowerFewLayers(const Model& model, const Cluster& cluster,
+                                   const ResolvedPlan& plan);
+
+}  // namespace twinstep

@@ -1,0 +1,67 @@
+// Times of a plan's primitives on a GPU, in warm steady state: a few layers of the model train
+// again and again, alone and beside copies, so that clocks, caches and the order of operations are
+// those of a training; what they do not have (other copies, optimizer tasks of other sizes) runs by
+// itself behind them.
+//
+//   GpuSamples samples;
+//   Status done = MeasureGpuPlan(model, cluster, plan, {.make_backend = ..., .seconds = 10},
+//   &samples);
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exec/profile/measure_plan.h"
+#include "exec/runtime/backend.h"
+#include "hw_specs/cluster.pb.h"
+#include "model_zoo/model.pb.h"
+#include "sim/plan/resolved_plan.h"
+#include "sim/result.h"
+
+namespace twinstep {
+
+// What machine constants are measured on.
+struct ProbeSizes {
+  // Copies that run beside operators; large ones, as chunks and activations are.
+  std::int64_t beside_bytes = std::int64_t{64} << 20;
+  // Copies besides the plan's own, and the largest of them.
+  std::vector<std::int64_t> copy_bytes = {4 << 10, 1 << 20, 16 << 20, 64 << 20, 256 << 20};
+  std::int64_t product = 8192;  // Rows, columns and depth of the matrix product.
+  std::int64_t device_copy_bytes = std::int64_t{1} << 30;
+  int launches = 2000;  // Of a tiny kernel.
+};
+
+struct GpuMeasureOptions {
+  // One that records times.
+  std::function<Result<std::unique_ptr<Backend>>()> make_backend;
+  double seconds = 10;  // To spend, besides allocation and the choice of algorithms.
+  // Of steady load before anything is measured; as much as a run of its own, less.
+  double warm_up_s = 2;
+  ProbeSizes sizes = {};
+  // Called at the begin of each of kGpuPhases phases with what is measured.
+  std::function<void(const std::string&)> begin_phase = {};
+};
+inline constexpr int kGpuPhases = 6;
+
+// What a machine's single numbers come from, as medians.
+struct GpuSamples {
+  PrimitiveSamples primitives;
+  double bf16_flops_per_s = 0;    // A large matrix product.
+  double memory_bytes_per_s = 0;  // A large copy on the device, read and written.
+  double h2d_bytes_per_s = 0, d2h_bytes_per_s = 0, duplex_bytes_per_s = 0;
+  double copy_latency_s = 0;       // Of the smallest copy.
+  double dispatch_s = 0;           // Of one task, where the host cannot keep up.
+  double copy_beside_compute = 1;  // How much longer copies take beside operators.
+  double host_adam_params_per_s = 0, host_adam_params_per_s_beside_copies = 0;
+  std::int64_t overhead_bytes = 0;  // On the GPU besides the arena, with scratch of kernels.
+};
+
+// Adds to `samples`, which may hold other plans'. The plan must have one rank; its batches and
+// layers may be of any number. An Error (kNo) where a layer does not fit the GPU.
+Status MeasureGpuPlan(const Model& model, const Cluster& cluster, const ResolvedPlan& plan,
+                      const GpuMeasureOptions& options, GpuSamples* samples);
+
+}  // namespace twinstep
