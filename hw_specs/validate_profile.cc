@@ -113,6 +113,8 @@ Status ValidateProfile(const Profile& profile, const TextSource& source) {
   errors.CheckZeroOrRange("gpu_adam_params_per_s", 1e3, 1e17);
   errors.CheckZeroOrRange("host_adam_params_per_s", 1e3, 1e17);
   errors.CheckZeroOrRange("host_adam_params_per_s_beside_copies", 1e3, 1e17);
+  errors.CheckZeroOrRange("host_adam_params_per_s_beside_h2d", 1e3, 1e17);
+  errors.CheckZeroOrRange("host_adam_params_per_s_beside_d2h", 1e3, 1e17);
   errors.CheckZeroOrRange("runtime_overhead_bytes", 1, 0x1p46);
   for (const char* factor : {"compute_beside_copy", "compute_beside_collective",
                              "copy_beside_compute", "collective_beside_compute"}) {

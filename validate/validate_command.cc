@@ -57,7 +57,10 @@ std::string StepsText(const ValidateInput& input, const Validation& validation) 
       std::minmax_element(validation.step_s.begin(), validation.step_s.end());
   return StrCat(input.train.schedule.steps, " run, the first ", input.dropped_steps,
                 " dropped; compared is step ", validation.chosen_step, ", the median of ",
-                validation.step_s.size(), " (", Seconds(*least), " to ", Seconds(*most), ")");
+                validation.step_s.size(), " (", Seconds(*least), " to ", Seconds(*most), ")",
+                input.train.backend == BackendKind::kCuda
+                    ? "; warm: behind two seconds of steps, each behind one that is not recorded"
+                    : "");
 }
 
 std::string MemoryText(const DeviceMemory& memory) {
@@ -145,6 +148,7 @@ class Command {
     profile_input.on_gpu = train.backend == BackendKind::kCuda;
     profile_input.threads = train.threads;
     profile_input.seconds = input->measure_s;
+    if (profile_input.on_gpu) profile_input.data = train.data;
     Progress progress(StepsOfMeasurement(profile_input));
     std::vector<std::string> warnings;
     Result<Profile> profile = MeasureProfile(profile_input, &progress, &warnings);

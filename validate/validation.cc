@@ -1,6 +1,7 @@
 #include "validate/validation.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <numeric>
@@ -21,6 +22,8 @@ namespace twinstep {
 namespace {
 
 constexpr std::size_t kMemoryPoints = 500;
+constexpr double kWarmUp_s = 2;
+constexpr std::int64_t kBytesOfPinnedPerTableByte = 512;
 
 struct Simulated {
   Trace trace;
@@ -79,15 +82,23 @@ std::optional<std::string> UnusedTolerance(const ValidateInput& input,
 }
 
 // The driver counts what every process takes: on a machine of one's own that is this one's.
-std::optional<DeviceMemory> MemoryOf(const ValidateInput& input, const Backend& backend) {
+std::optional<DeviceMemory> MemoryOf(const ValidateInput& input, const ArenaPlan& arena,
+                                     const Backend& backend) {
   const auto memory = backend.Memory();
   if (!memory) return std::nullopt;
   std::int64_t overhead = input.cluster.gpu().runtime_overhead_bytes();
   if (input.profile && input.profile->runtime_overhead_bytes() > 0) {
     overhead = input.profile->runtime_overhead_bytes();
   }
-  return DeviceMemory{.predicted_bytes = memory->arena_bytes + overhead,
-                      .driver_bytes = memory->used_bytes};
+  // Pinned memory is mapped into the GPU's address space: eight bytes of page table a page of four
+  // kilobytes.
+  std::int64_t pinned = 0;
+  for (const auto& bytes : arena.arena_bytes) {
+    pinned += bytes[static_cast<std::size_t>(Pool::kPinnedHost)];
+  }
+  return DeviceMemory{
+      .predicted_bytes = memory->arena_bytes + overhead + pinned / kBytesOfPinnedPerTableByte,
+      .driver_bytes = memory->used_bytes};
 }
 
 // Never less than is taken, and not much more.
@@ -118,18 +129,38 @@ struct Executed {
   }
 };
 
+Status RunFiniteStep(Training* training) {
+  const Result<TrainingStep> step = training->RunStep();
+  if (!step.ok()) return step.error();
+  if (std::isfinite(step.value().loss)) return Unit{};
+  return Error{
+      .code = ExitCode::kNo,
+      .message = StrCat("the loss of step ", step.value().step, " is ", step.value().loss)};
+}
+
+// A GPU's clocks follow its load: they are steady after some seconds.
+Status WarmUp(Training* training) {
+  const auto begin = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - begin < std::chrono::duration<double>(kWarmUp_s)) {
+    if (const Status done = RunFiniteStep(training); !done.ok()) return done;
+  }
+  return Unit{};
+}
+
 Result<Executed> Execute(const ValidateInput& input, Training* training, Progress* progress) {
+  const bool on_gpu = input.train.backend == BackendKind::kCuda;
   Executed executed;
-  while (training->step() < input.train.schedule.steps) {
-    progress->Step(StrCat("step ", training->step() + 1));
-    const Result<TrainingStep> step = training->RunStep();
-    if (!step.ok()) return step.error();
-    if (!std::isfinite(step.value().loss)) {
-      return Error{
-          .code = ExitCode::kNo,
-          .message = StrCat("the loss of step ", step.value().step, " is ", step.value().loss)};
+  if (on_gpu) {
+    if (const Status warm = WarmUp(training); !warm.ok()) return warm.error();
+  }
+  for (std::int64_t step = 1; step <= input.train.schedule.steps; ++step) {
+    progress->Step(StrCat("step ", step));
+    // Before a step on a GPU one that nobody looks at: meanwhile the device would cool down.
+    if (on_gpu) {
+      if (const Status unseen = RunFiniteStep(training); !unseen.ok()) return unseen.error();
     }
-    if (training->step() > input.dropped_steps) {
+    if (const Status done = RunFiniteStep(training); !done.ok()) return done.error();
+    if (step > input.dropped_steps) {
       executed.steps.push_back(training->executor().LastExecution());
     }
   }
@@ -179,7 +210,7 @@ Result<Validation> Validate(const ValidateInput& input, Progress* progress,
     return Error{.code = ExitCode::kInternal, .message = comparison.error().message};
   }
   validation.comparison = std::move(comparison).value();
-  validation.device_memory = MemoryOf(input, training.backend());
+  validation.device_memory = MemoryOf(input, training.arena(), training.backend());
   JudgeDeviceMemory(input, &validation);
   if (const auto unused = UnusedTolerance(input, validation.comparison)) {
     warnings->push_back(*unused);

@@ -608,6 +608,13 @@ TaskTime CudaBackend::Time(TaskId task) const {
   return {times_->StartNs(task), times_->EndNs(task)};
 }
 
+std::int64_t CudaBackend::ScratchBytes(TaskId id) const {
+  const Task& task = program_->graph->tasks[id];
+  if (task.kind == TaskKind::kHost) return 0;
+  return static_cast<std::int64_t>(
+      GpuOf(id).operators->WorkspaceBytes(program_->graph->shapes[task.shape]));
+}
+
 BackendMemory CudaBackend::MemoryOfRank(std::size_t rank) const {
   BackendMemory memory;
   memory.arena_bytes = program_->arena->arena_bytes[rank][static_cast<std::size_t>(Pool::kGpu)];

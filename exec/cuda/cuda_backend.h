@@ -53,6 +53,7 @@ class CudaBackend : public Backend {
   bool Finished(TaskId task) const override;
   TaskTime Time(TaskId task) const override;
   std::optional<BackendMemory> Memory() const override;
+  std::int64_t ScratchBytes(TaskId task) const override;
 
  private:
   explicit CudaBackend(const CudaOptions& options);

@@ -6,6 +6,7 @@
 #include "exec/profile/build_profile.h"
 #include "exec/profile/machine.h"
 #include "exec/profile/measure_gpu.h"
+#include "exec/profile/memory_profile.h"
 #include "exec/profile/statistics.h"
 
 namespace twinstep {
@@ -20,6 +21,13 @@ double LargestSlowdown(const Profile& profile) {
     largest = std::max(largest, sample.beside_copies_s() / sample.median_s());
   }
   return largest;
+}
+
+// What was seen to pass through the host's memory: Adam reads gradient, master and moments, writes
+// the states and the parameter. Triad counts no write-allocate, and Adam's stores need none.
+double AdamAndCopiesBytesPerSecond(const GpuSamples& samples) {
+  constexpr double kAdamBytes = 28;
+  return kAdamBytes * samples.host_adam_params_per_s[3] + samples.duplex_bytes_per_s;
 }
 
 Cluster GpuCluster(const Cluster& described, const GpuSamples& samples, int host_threads) {
@@ -42,7 +50,8 @@ Cluster GpuCluster(const Cluster& described, const GpuSamples& samples, int host
   pcie->set_latency_s(RoundMeasured(samples.copy_latency_s));
   Host* const host = node->mutable_host();
   host->set_memory_bytes(machine.memory_bytes);
-  host->set_dram_bytes_per_s(RoundMeasured(MeasureRates(host_threads).dram_bytes_per_s));
+  host->set_dram_bytes_per_s(RoundMeasured(
+      std::max(MeasureRates(host_threads).dram_bytes_per_s, AdamAndCopiesBytesPerSecond(samples))));
   host->set_cores(machine.cores);
   return cluster;
 }
@@ -66,16 +75,20 @@ Result<Profile> MeasureGpuProfile(const ProfileInput& input, const MakeBackend& 
         .seconds = input.seconds / static_cast<double>(input.plans.size()),
         .warm_up_s = samples.primitives.times.empty() ? kWarmUp_s : kWarmUp_s / 2,
         .sizes = sizes,
+        .data = input.data,
         .begin_phase = [progress](const std::string& what) { progress->Step(what); }};
     const Status done = MeasureGpuPlan(input.model, plan.cluster, plan.plan, options, &samples);
     if (!done.ok()) return done.error();
   }
   progress->Step("host memory");
   Profile profile = BuildEntries(samples.primitives);
+  DescribeMemory(samples.layers, samples.scratch_bytes, &profile);
   profile.set_dispatch_s(RoundMeasured(samples.dispatch_s));
-  profile.set_host_adam_params_per_s(RoundMeasured(samples.host_adam_params_per_s));
+  profile.set_host_adam_params_per_s(RoundMeasured(samples.host_adam_params_per_s[0]));
+  profile.set_host_adam_params_per_s_beside_h2d(RoundMeasured(samples.host_adam_params_per_s[1]));
+  profile.set_host_adam_params_per_s_beside_d2h(RoundMeasured(samples.host_adam_params_per_s[2]));
   profile.set_host_adam_params_per_s_beside_copies(
-      RoundMeasured(samples.host_adam_params_per_s_beside_copies));
+      RoundMeasured(samples.host_adam_params_per_s[3]));
   profile.mutable_interference()->set_compute_beside_copy(RoundMeasured(LargestSlowdown(profile)));
   profile.mutable_interference()->set_copy_beside_compute(
       RoundMeasured(samples.copy_beside_compute));

@@ -10,8 +10,23 @@ namespace twinstep {
 namespace {
 
 constexpr std::int64_t kMostMicroBatches = 2;
+// So many times the head's work, so that the GPU gets as hot and runs as fast as in the whole
+// model.
+constexpr std::int64_t kLayersOverHead = 3;
 // What arenas may take of the GPU; the rest is the library kernels' and the driver's.
 constexpr double kMemoryShare = 0.9;
+
+// Rows of a layer's weights of the hidden size, as the head's has its vocabulary's.
+std::int64_t RowsOfLayer(const Model& model) {
+  const std::int64_t products = model.family() == LLAMA ? 3 : 2;
+  return 4 * model.hidden_size() + products * model.ffn_hidden_size();
+}
+
+std::int64_t FewLayers(const Model& model) {
+  const std::int64_t rows = RowsOfLayer(model);
+  const std::int64_t layers = (kLayersOverHead * model.vocab_size() + rows - 1) / rows;
+  return std::min<std::int64_t>(model.layers(), std::max(layers, kFewestLayers));
+}
 
 }  // namespace
 
@@ -29,8 +44,7 @@ Result<LoweredPlan> LowerFewLayers(const Model& model, const Cluster& cluster,
   const auto memory_bytes =
       static_cast<std::int64_t>(kMemoryShare * static_cast<double>(cluster.gpu().memory_bytes()));
   std::int64_t needed_bytes = 0;
-  for (std::int64_t layers = std::min<std::int64_t>(model.layers(), kMostLayers); layers > 0;
-       --layers) {
+  for (std::int64_t layers = FewLayers(model); layers > 0; --layers) {
     Model small = model;
     small.set_layers(layers);
     few.l = layers;

@@ -12,12 +12,12 @@
 
 namespace twinstep {
 
-inline constexpr std::int64_t kMostLayers = 4;
+inline constexpr std::int64_t kFewestLayers = 4;
 
-// Embedding, at most kMostLayers layers and head, and at most two micro-batches (the first writes
-// gradients, the others accumulate), with the plan's micro-batch, sequence, attention and
-// recomputation. Fewer layers where these do not fit the cluster's GPU; an Error (kNo) where one
-// does not.
+// Embedding, kFewestLayers layers or as many as have three times the head's weights, head, and at
+// most two micro-batches (the first writes gradients, the others accumulate), with the plan's
+// micro-batch, sequence, attention and recomputation. Fewer layers where these do not fit the
+// cluster's GPU; an Error (kNo) where one does not.
 Result<LoweredPlan> LowerFewLayers(const Model& model, const Cluster& cluster,
                                    const ResolvedPlan& plan);
 

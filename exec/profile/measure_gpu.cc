@@ -26,9 +26,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kSecondsPerNanosecond = 1e-9;
 constexpr int kFewestIterations = 3;
+constexpr double kPause_s = 0.05;
 constexpr int kProbeRepeats = 5;
-// To have copies for longer than what they run beside.
-constexpr double kFastestCopy_bytes_per_s = 70e9, kCopyMargin = 1.5;
+// Copies run for so many times what they run beside takes.
+constexpr double kCopyMargin = 1.05, kHostCopyMargin = 3;
 constexpr std::int64_t kTinyBytes = 1024;
 // Host Adam where the plan has none: far beyond caches.
 constexpr std::int64_t kMostHostElements = std::int64_t{1} << 28;
@@ -51,6 +52,10 @@ Primitive CopyPrimitive(bool h2d, std::int64_t bytes) {
   return {.shape = WorkShape(shape)};
 }
 
+void AppendTo(std::vector<double>* times, const std::vector<double>& more) {
+  times->insert(times->end(), more.begin(), more.end());
+}
+
 // Means of an iteration's tasks, by primitive: what is repeated are iterations.
 using Means = std::map<Primitive, std::vector<double>>;
 double MedianOf(const Means& means, const Primitive& primitive) {
@@ -62,7 +67,9 @@ double MedianOf(const Means& means, const Primitive& primitive) {
 class Repeated {
  public:
   Repeated(LoweredPlan lowered, const GpuMeasureOptions& options)
-      : lowered_(std::move(lowered)), options_(options) {}
+      : lowered_(std::move(lowered)), options_(options) {
+    lowered_.data = options.data;
+  }
 
   Status Start(bool fill_buffers) {
     Result<std::unique_ptr<Backend>> backend = options_.make_backend();
@@ -72,9 +79,10 @@ class Repeated {
     if (!run.ok()) return run.error();
     run_ = std::move(run).value();
     if (fill_buffers) FillBuffers(lowered_.graph, device);
-    primitive_.clear();
+    primitives_ = PrimitivesOf(graph());
     for (TaskId id = 0; id < graph().TaskCount(); ++id) {
-      primitive_.push_back(PrimitiveOf(graph(), id));
+      const auto primitive = PrimitiveOf(graph(), id);
+      primitive_.push_back(primitive ? IndexOf(*primitive) : kNone);
     }
     return Unit{};
   }
@@ -82,9 +90,13 @@ class Repeated {
   // Without measuring; at least one iteration.
   Status WarmUp(double seconds) {
     const Clock::time_point begin = Clock::now();
+    int iterations = 0;
     do {
       if (const Status done = run_->RunIteration(); !done.ok()) return done;
+      ++iterations;
     } while (Since(begin) < seconds);
+    // Between two that are measured, so that looking at one leaves the device no time to cool.
+    pause_ = static_cast<int>(std::ceil(kPause_s * iterations / Since(begin)));
     return Unit{};
   }
 
@@ -92,15 +104,23 @@ class Repeated {
   template <typename Counts>
   Status Measure(double seconds, Means* means, const Counts& counts) {
     const Clock::time_point begin = Clock::now();
+    std::vector<std::vector<double>> all(primitives_.size()), of_iteration(primitives_.size());
     for (int i = 0; i < kFewestIterations || Since(begin) < seconds; ++i) {
-      if (const Status done = run_->RunIteration(); !done.ok()) return done;
-      std::map<Primitive, std::vector<double>> of_iteration;
+      for (int k = 0; k <= pause_; ++k) {
+        if (const Status done = run_->RunIteration(); !done.ok()) return done;
+      }
       for (TaskId id = 0; id < graph().TaskCount(); ++id) {
-        if (primitive_[id] && counts(id)) of_iteration[*primitive_[id]].push_back(SecondsOf(id));
+        if (primitive_[id] == kNone || !counts(id)) continue;
+        of_iteration[primitive_[id]].push_back(Seconds(run_->Time(id)));
       }
-      for (const auto& [primitive, times] : of_iteration) {
-        (*means)[primitive].push_back(Summarize(times).mean);
+      for (std::size_t k = 0; k < all.size(); ++k) {
+        if (of_iteration[k].empty()) continue;
+        all[k].push_back(Summarize(of_iteration[k]).mean);
+        of_iteration[k].clear();
       }
+    }
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      if (!all[k].empty()) AppendTo(&(*means)[primitives_[k]], all[k]);
     }
     return Unit{};
   }
@@ -108,11 +128,8 @@ class Repeated {
     return Measure(seconds, means, [](TaskId) { return true; });
   }
 
-  double SecondsOf(TaskId id) const { return Seconds(run_->Time(id)); }
   TaskTime Time(TaskId id) const { return run_->Time(id); }
   const TaskGraph& graph() const { return lowered_.graph; }
-  const LoweredPlan& lowered() const { return lowered_; }
-  const Backend& backend() const { return run_->backend(); }
 
   double IterationSeconds() const {
     std::int64_t end_ns = 0;
@@ -121,17 +138,32 @@ class Repeated {
     }
     return static_cast<double>(end_ns) * kSecondsPerNanosecond;
   }
+  // On the device besides the arena; 0 where the backend does not say.
+  std::int64_t OverheadBytes() const {
+    const auto memory = run_->backend().Memory();
+    return memory ? memory->used_bytes - memory->arena_bytes : 0;
+  }
+  std::vector<std::int64_t> ScratchBytes() const {
+    std::vector<std::int64_t> bytes;
+    for (TaskId id = 0; id < graph().TaskCount(); ++id) {
+      bytes.push_back(run_->backend().ScratchBytes(id));
+    }
+    return bytes;
+  }
 
  private:
+  std::uint32_t IndexOf(const Primitive& primitive) const {
+    const auto at = std::lower_bound(primitives_.begin(), primitives_.end(), primitive);
+    return static_cast<std::uint32_t>(at - primitives_.begin());
+  }
+
   LoweredPlan lowered_;  // The run refers to it.
   const GpuMeasureOptions& options_;
   std::unique_ptr<PlanRun> run_;
-  std::vector<std::optional<Primitive>> primitive_;  // By task.
+  std::vector<Primitive> primitives_;
+  std::vector<std::uint32_t> primitive_;  // By task.
+  int pause_ = 0;
 };
-
-void AppendTo(std::vector<double>* times, const std::vector<double>& more) {
-  times->insert(times->end(), more.begin(), more.end());
-}
 
 class GpuMeasurement {
  public:
@@ -173,8 +205,8 @@ class GpuMeasurement {
     probe.arena = PlanArena(probe.graph);
     return probe;
   }
-  int CopiesIn(double seconds) const {
-    return 4 + static_cast<int>(seconds * kFastestCopy_bytes_per_s /
+  int CopiesIn(double seconds, double bytes_per_s) const {
+    return 1 + static_cast<int>(seconds * bytes_per_s /
                                 static_cast<double>(options_.sizes.beside_bytes));
   }
   bool IsMeasured(const Primitive& primitive) const {
@@ -202,10 +234,9 @@ class GpuMeasurement {
     if (!done.ok()) return done;
     iteration_s_ = run.IterationSeconds();
     for (const auto& [primitive, times] : means) AppendTo(&TimesOf(primitive).alone_s, times);
-    if (const auto memory = run.backend().Memory()) {
-      samples_.overhead_bytes =
-          std::max(samples_.overhead_bytes, memory->used_bytes - memory->arena_bytes);
-    }
+    samples_.overhead_bytes = std::max(samples_.overhead_bytes, run.OverheadBytes());
+    samples_.layers = layers_.graph;
+    samples_.scratch_bytes = run.ScratchBytes();
     return Unit{};
   }
 
@@ -291,12 +322,15 @@ class GpuMeasurement {
   Status MeasureLayersBesideCopies() {
     BeginPhase("layers beside copies");
     if (!layers_are_new_) return Unit{};
-    const int count = CopiesIn(kCopyMargin * iteration_s_);
+    // As long as the iteration, and hardly longer: the device must not cool down meanwhile.
+    const int up = CopiesIn(kCopyMargin * iteration_s_, samples_.h2d_bytes_per_s);
+    const int down = CopiesIn(kCopyMargin * iteration_s_, samples_.d2h_bytes_per_s);
+    const int both = CopiesIn(kCopyMargin * iteration_s_, samples_.duplex_bytes_per_s / 2);
     using Member = std::vector<double> PrimitiveTimes::*;
     const std::array<std::pair<BesideCopies, Member>, 3> runs = {
-        {{{.bytes = options_.sizes.beside_bytes, .h2d = count}, &PrimitiveTimes::beside_h2d_s},
-         {{.bytes = options_.sizes.beside_bytes, .d2h = count}, &PrimitiveTimes::beside_d2h_s},
-         {{.bytes = options_.sizes.beside_bytes, .h2d = count, .d2h = count},
+        {{{.bytes = options_.sizes.beside_bytes, .h2d = up}, &PrimitiveTimes::beside_h2d_s},
+         {{.bytes = options_.sizes.beside_bytes, .d2h = down}, &PrimitiveTimes::beside_d2h_s},
+         {{.bytes = options_.sizes.beside_bytes, .h2d = both, .d2h = both},
           &PrimitiveTimes::beside_copies_s}}};
     std::vector<double> copies_slower;
     for (const auto& [copies, member] : runs) {
@@ -309,9 +343,10 @@ class GpuMeasurement {
       Means means;
       const auto first = static_cast<TaskId>(copies.h2d + copies.d2h);
       const Status done = run.Measure(kBesideShare * options_.seconds, &means, [&](TaskId id) {
-        return id < first ? CopyIsBeside(run, id, first) : OperatorIsBeside(run, id, copies);
+        return id < first ? CopyIsBeside(run, id, first) : TaskIsBeside(run, id, copies);
       });
       if (!done.ok()) return done;
+      samples_.overhead_bytes = std::max(samples_.overhead_bytes, run.OverheadBytes());
       for (const auto& [primitive, times] : means) {
         if (!IsCopy(primitive.shape.op)) {
           AppendTo(&(TimesOf(primitive).*member), times);
@@ -336,8 +371,8 @@ class GpuMeasurement {
     const TaskTime end = run.Time(run.graph().TaskCount() - 1);
     return run.Time(id).start_ns >= begin.start_ns && run.Time(id).end_ns <= end.end_ns;
   }
-  // All of the operator while every direction's copies ran.
-  static bool OperatorIsBeside(const Repeated& run, TaskId id, const BesideCopies& copies) {
+  // All of the task while every direction's copies ran.
+  static bool TaskIsBeside(const Repeated& run, TaskId id, const BesideCopies& copies) {
     const TaskTime time = run.Time(id);
     const auto covers = [&](int begin, int count) {
       if (count == 0) return true;
@@ -367,28 +402,32 @@ class GpuMeasurement {
 
   Status MeasureHostAdam() {
     BeginPhase("Adam on the host");
+    if (samples_.host_adam_params_per_s[0] > 0) return Unit{};
     const TaskId adam = AdamTask();
     if (adam == kNone) return Unit{};
     const auto elements = static_cast<double>(whole_.shapes[whole_.tasks[adam].shape].dims[0]);
-    for (const bool beside : {false, true}) {
+    for (std::size_t i = 0; i < samples_.host_adam_params_per_s.size(); ++i) {
+      const bool h2d = i % 2 == 1, d2h = i / 2 == 1;
       ProbeGraph probes;
       probes.AddTask(whole_, adam, {.times = kProbeRepeats, .on_host = true});
-      if (beside) {
-        // As long as the updates take, by what they took alone.
-        const int count =
-            CopiesIn(kCopyMargin * kProbeRepeats * elements / samples_.host_adam_params_per_s);
-        for (const bool h2d : {true, false})
-          probes.AddCopies(h2d, options_.sizes.beside_bytes, count);
-      }
+      // Longer than the updates take, by what they took alone.
+      const int count = i == 0 ? 0
+                               : CopiesIn(kHostCopyMargin * kProbeRepeats * elements /
+                                              samples_.host_adam_params_per_s[0],
+                                          samples_.h2d_bytes_per_s);
+      const BesideCopies copies{
+          .bytes = options_.sizes.beside_bytes, .h2d = h2d ? count : 0, .d2h = d2h ? count : 0};
+      Repeated run(LoweredProbe(WithCopies(std::move(probes).Finish(), copies)), options_);
+      if (const Status started = run.Start(/*fill_buffers=*/true); !started.ok()) return started;
+      if (const Status warm = run.WarmUp(0); !warm.ok()) return warm;
       Means means;
-      const Status done = MeasureProbes(std::move(probes), kHostShare, &means);
+      const Status done = run.Measure(kHostShare * options_.seconds, &means, [&](TaskId id) {
+        return id >= static_cast<TaskId>(copies.h2d + copies.d2h) && TaskIsBeside(run, id, copies);
+      });
       if (!done.ok()) return done;
       for (const auto& [primitive, times] : means) {
-        if (!IsHostAdam(primitive)) continue;
-        const double rate = elements / Summarize(times).median;
-        double& result = beside ? samples_.host_adam_params_per_s_beside_copies
-                                : samples_.host_adam_params_per_s;
-        result = std::max(result, rate);
+        double& result = samples_.host_adam_params_per_s[i];
+        result = std::max(result, elements / Summarize(times).median);
       }
     }
     return Unit{};

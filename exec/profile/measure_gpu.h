@@ -8,6 +8,7 @@
 //   &samples);
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "exec/runtime/backend.h"
 #include "hw_specs/cluster.pb.h"
 #include "model_zoo/model.pb.h"
+#include "sim/graph/task_graph.h"
 #include "sim/plan/resolved_plan.h"
 #include "sim/result.h"
 
@@ -41,6 +43,7 @@ struct GpuMeasureOptions {
   // Of steady load before anything is measured; as much as a run of its own, less.
   double warm_up_s = 2;
   ProbeSizes sizes = {};
+  std::string data = {};  // As LoweredPlan::data.
   // Called at the begin of each of kGpuPhases phases with what is measured.
   std::function<void(const std::string&)> begin_phase = {};
 };
@@ -55,8 +58,13 @@ struct GpuSamples {
   double copy_latency_s = 0;       // Of the smallest copy.
   double dispatch_s = 0;           // Of one task, where the host cannot keep up.
   double copy_beside_compute = 1;  // How much longer copies take beside operators.
-  double host_adam_params_per_s = 0, host_adam_params_per_s_beside_copies = 0;
-  std::int64_t overhead_bytes = 0;  // On the GPU besides the arena, with scratch of kernels.
+  // Of CPU Adam: alone, beside copies up, down, and both ways.
+  std::array<double, 4> host_adam_params_per_s{};
+  std::int64_t overhead_bytes =
+      0;  // The few layers that were measured last, and the scratch of their tasks' kernels.
+  TaskGraph layers;
+  std::vector<std::int64_t> scratch_bytes;
+  // On the GPU besides the arena, with scratch of kernels.
 };
 
 // Adds to `samples`, which may hold other plans'. The plan must have one rank; its batches and

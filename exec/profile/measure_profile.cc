@@ -75,8 +75,9 @@ Result<PrimitiveSamples> MeasurePlans(const ProfileInput& input, Progress* progr
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
     const double left_s = std::max(0.0, input.seconds - elapsed.count());
     const double share_s = left_s / static_cast<double>(input.plans.size() - i);
-    const Result<LoweredPlan> lowered = LowerToMeasure(input.model, plan, share_s);
+    Result<LoweredPlan> lowered = LowerToMeasure(input.model, plan, share_s);
     if (!lowered.ok()) return lowered.error();
+    lowered.value().data = input.data;
     const MeasureOptions options{.threads = input.threads, .seconds = share_s, .begin_round = [&] {
                                    progress->Step(StrCat("measuring ", NameOf(plan)));
                                  }};

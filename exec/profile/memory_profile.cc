@@ -55,9 +55,14 @@ Status ProfileMemory(const LoweredPlan& lowered, Profile* profile) {
   if (!run.ok()) return run.error();
   const Status done = run.value()->RunIteration();
   if (!done.ok()) return done.error();
+  DescribeMemory(graph, scratch_bytes, profile);
+  return Unit{};
+}
 
+void DescribeMemory(const TaskGraph& graph, std::span<const std::int64_t> scratch_bytes,
+                    Profile* profile) {
   profile->clear_operator_memory();
-  const auto workspace = [&scratch_bytes](TaskId id) { return scratch_bytes[id]; };
+  const auto workspace = [scratch_bytes](TaskId id) { return scratch_bytes[id]; };
   std::int64_t allocated = 0;
   for (const OperatorMemoryUse& use : MeasureOperatorMemory(graph, /*rank=*/0, workspace)) {
     allocated += use.inter_current_bytes;
@@ -76,7 +81,6 @@ Status ProfileMemory(const LoweredPlan& lowered, Profile* profile) {
                                            {sample.dims().begin(), sample.dims().end()}));
     if (found != of_shape.end()) sample.set_workspace_bytes(found->second);
   }
-  return Unit{};
 }
 
 }  // namespace twinstep

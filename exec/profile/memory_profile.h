@@ -6,6 +6,9 @@
 //   Status done = ProfileMemory(lowered, &profile);  // Fills profile.operator_memory.
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "exec/profile/plan_run.h"
 #include "hw_specs/profile.pb.h"
 #include "sim/result.h"
@@ -16,5 +19,9 @@ namespace twinstep {
 // that the profile has. BLAS allocates its own workspaces, which are not in. Runs one iteration.
 // Errors as PlanRun's.
 Status ProfileMemory(const LoweredPlan& lowered, Profile* profile);
+
+// The same of a graph whose kernels took so much scratch, by task; nothing runs.
+void DescribeMemory(const TaskGraph& graph, std::span<const std::int64_t> scratch_bytes,
+                    Profile* profile);
 
 }  // namespace twinstep

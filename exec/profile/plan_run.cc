@@ -9,6 +9,7 @@
 #include "exec/runtime/batch.h"
 #include "exec/runtime/initialize.h"
 #include "exec/runtime/quick_weights.h"
+#include "exec/runtime/text_data.h"
 #include "sim/lower/lower.h"
 
 namespace twinstep {
@@ -18,6 +19,20 @@ constexpr std::uint64_t kSeed = 1;
 // Small enough that many steps on one batch keep all numbers ordinary.
 constexpr double kLearningRate = 1e-4;
 constexpr double kWeightDecay = 0.1;
+
+TokenBatch DrawTokens(std::int64_t count, std::int64_t vocabulary) {
+  std::mt19937_64 random(kSeed);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  TokenBatch batch;
+  for (std::int64_t i = 0; i < count; ++i) {
+    // Probability about 1 / (token + 1): the n-th most frequent word of a text (Zipf 1949).
+    const double token = std::pow(static_cast<double>(vocabulary), uniform(random)) - 1;
+    batch.tokens.push_back(static_cast<std::int32_t>(token));
+  }
+  batch.labels.assign(batch.tokens.begin() + 1, batch.tokens.end());
+  batch.labels.push_back(batch.tokens.front());
+  return batch;
+}
 
 }  // namespace
 
@@ -69,22 +84,22 @@ Status PlanRun::Prepare(const ExecutorOptions& options) {
   step_.hidden_dropout = recipe.hidden_dropout();
   step_.attention_dropout = recipe.attention_dropout();
   step_.seed = kSeed;
-  return LoadRandomBatch();
+  return LoadTokens();
 }
 
-Status PlanRun::LoadRandomBatch() {
-  std::mt19937_64 random(kSeed);
-  std::uniform_real_distribution<double> uniform(0, 1);
-  const auto vocabulary = static_cast<double>(lowered_.model.vocab_size());
-  std::vector<std::int32_t> tokens(
-      static_cast<std::size_t>(lowered_.plan.global_batch * lowered_.plan.sequence_length));
-  for (std::int32_t& token : tokens) {
-    // Probability about 1 / (token + 1): the n-th most frequent word of a text (Zipf 1949).
-    token = static_cast<std::int32_t>(std::pow(vocabulary, uniform(random)) - 1);
+Status PlanRun::LoadTokens() {
+  TokenBatch batch;
+  if (lowered_.data.empty()) {
+    batch = DrawTokens(lowered_.plan.global_batch * lowered_.plan.sequence_length,
+                       lowered_.model.vocab_size());
+  } else {
+    Result<TextData> data = TextData::Open(
+        lowered_.data, {.sequence_length = lowered_.plan.sequence_length, .seed = kSeed});
+    if (!data.ok()) return data.error();
+    batch = data.value().Batch(/*step=*/0, lowered_.plan.global_batch);
   }
-  std::vector<std::int32_t> labels(tokens.begin() + 1, tokens.end());
-  labels.push_back(tokens.front());
-  return LoadBatch(lowered_.graph, lowered_.plan.sequence_length, tokens, labels, backend_.get());
+  return LoadBatch(lowered_.graph, lowered_.plan.sequence_length, batch.tokens, batch.labels,
+                   backend_.get());
 }
 
 Status PlanRun::RunIteration() {

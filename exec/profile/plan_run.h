@@ -1,4 +1,4 @@
-// Iterations of a plan on random data, to see how long its tasks take. On one thread every
+// Iterations of a plan on one batch, to see how long its tasks take. On one thread every
 // operator, copy and collective runs alone, but in its place in the graph: what it finds in the
 // caches is what the tasks before it have left there.
 //
@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "exec/cpu/cpu_backend.h"
@@ -27,6 +28,7 @@ struct LoweredPlan {
   ResolvedPlan plan;
   TaskGraph graph;  // Unfolded.
   ArenaPlan arena;
+  std::string data = {};  // The text whose tokens a run reads; empty: drawn, by Zipf's law.
 
   // What one run allocates, all ranks and pools.
   std::int64_t ArenaBytes() const;
@@ -38,7 +40,7 @@ Result<LoweredPlan> LowerForRun(const Model& model, const Cluster& cluster,
 
 class PlanRun {
  public:
-  // Initial weights; random tokens, by Zipf's law as words in a text. `lowered` must outlive the
+  // Initial weights. `lowered` must outlive the
   // run. An Error (kNo) names the rank and pool that do not fit into memory.
   static Result<std::unique_ptr<PlanRun>> Create(const LoweredPlan& lowered,
                                                  const CpuBackendOptions& options);
@@ -58,7 +60,7 @@ class PlanRun {
       : lowered_(lowered), backend_(std::move(backend)) {}
 
   Status Prepare(const ExecutorOptions& options);
-  Status LoadRandomBatch();
+  Status LoadTokens();
 
   const LoweredPlan& lowered_;
   std::unique_ptr<Backend> backend_;

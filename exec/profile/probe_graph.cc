@@ -69,7 +69,11 @@ void ProbeGraph::AddTask(const TaskGraph& from, TaskId id, const TaskOptions& op
       const auto [at, is_new] = own.try_emplace({x.buffer, x.slice}, kNone);
       if (is_new) {
         const Buffer& buffer = from.buffers[x.buffer];
-        const Pool pool = options.on_host ? Pool::kPinnedHost : buffer.pool;
+        Pool pool = buffer.pool;
+        // As chunks have it: copies read and write pinned memory, states stay where they are.
+        if (options.on_host && pool == Pool::kGpu) {
+          pool = buffer.role == Role::kOptimizerState ? Pool::kHost : Pool::kPinnedHost;
+        }
         at->second = AddBuffer(from.OperandBytes(x), pool, buffer.dtype, buffer.role);
       }
       mapped.push_back(at->second);

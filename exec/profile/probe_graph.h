@@ -22,7 +22,7 @@ class ProbeGraph {
 
   struct TaskOptions {
     int times = 1;
-    bool on_host = false;  // As a HOST task on pinned memory, whatever it was.
+    bool on_host = false;  // As a HOST task on host memory, whatever it was.
   };
   // The work of a task of another graph, on buffers of its own of the same sizes. Not for tasks
   // that join ranks.

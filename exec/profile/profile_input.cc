@@ -86,6 +86,7 @@ Status ReadOutput(const Options& options, ProfileInput* input) {
 Status ReadMeasurement(const Options& options, ProfileInput* input) {
   input->threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   input->seconds = kDefaultSeconds;
+  input->data = options.Get("data").value_or("");
   return FirstError({ReadWord<bool>(options, "backend", {{"cpu", false}, {"cuda", true}},
                                     [input](bool on_gpu) { input->on_gpu = on_gpu; }),
                      ReadInteger(options, "threads", 1, kMaxThreads,

@@ -26,6 +26,7 @@ struct ProfileInput {
   bool on_gpu = false;
   int threads = 1;  // On a GPU: of its host tasks.
   double seconds = 0;
+  std::string data;                // As LoweredPlan::data.
   std::string output;              // Where the profile goes.
   std::optional<Profile> earlier;  // Of --append,
   std::string earlier_file;        // and where it was.

@@ -12,12 +12,16 @@ namespace twinstep {
 namespace {
 
 OptionGroup InputOptions() {
-  OptionGroup group = {"What to measure: the operators, copies and collectives of this training",
-                       {ModelOption(),
-                        {"set", "FIELD=VALUE",
-                         "change a field of the model, by its path as in the file: --set layers=2. "
-                         "May be repeated",
-                         /*repeats=*/true}}};
+  OptionGroup group = {
+      "What to measure: the operators, copies and collectives of this training",
+      {ModelOption(),
+       {"data", "FILE",
+        "the text whose bytes are tokens (default: tokens drawn by Zipf's law): how "
+        "often they repeat decides what the embedding's gradient costs"},
+       {"set", "FIELD=VALUE",
+        "change a field of the model, by its path as in the file: --set layers=2. "
+        "May be repeated",
+        /*repeats=*/true}}};
   AppendOptions(BatchOptions(), &group.options);
   return group;
 }

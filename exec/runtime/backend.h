@@ -85,6 +85,8 @@ class Backend {
 
   // Of a backend with memory of its own.
   virtual std::optional<BackendMemory> Memory() const { return std::nullopt; }
+  // What a library kernel needs besides the task's operands.
+  virtual std::int64_t ScratchBytes(TaskId /*task*/) const { return 0; }
 };
 
 }  // namespace twinstep

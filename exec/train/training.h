@@ -54,6 +54,7 @@ class Training {
   Status Export(const std::string& path) const;
 
   const TaskGraph& graph() const { return graph_; }
+  const ArenaPlan& arena() const { return arena_; }
   const Executor& executor() const { return *executor_; }
   const Backend& backend() const { return *backend_; }
 

@@ -61,6 +61,8 @@ LinkOverrides OverridesOf(const Profile* profile) {
   if (profile == nullptr) return overrides;
   overrides.host_adam_params_per_s = profile->host_adam_params_per_s();
   overrides.host_adam_params_per_s_beside_copies = profile->host_adam_params_per_s_beside_copies();
+  overrides.host_adam_params_per_s_beside_h2d = profile->host_adam_params_per_s_beside_h2d();
+  overrides.host_adam_params_per_s_beside_d2h = profile->host_adam_params_per_s_beside_d2h();
   // Both directions at once, from the largest copy that was measured so.
   std::int64_t largest = 0;
   for (const CopySample& copy : profile->copies()) {

@@ -44,6 +44,14 @@ LinkMap::LinkMap(const TaskGraph& graph, const Cluster& cluster, const LinkOverr
     }
   }
 
+  // Measured beside copies one way: what Adam loses is what they take of it.
+  const auto displaced = [&](double beside, double copy_bytes_per_s) {
+    if (!(beside > 0) || !(host_adam_params_per_s_ > beside) || !(copy_bytes_per_s > 0)) return 0.0;
+    return (1 - beside / host_adam_params_per_s_) * adam_bytes_per_s / copy_bytes_per_s;
+  };
+  h2d_adam_share_ = displaced(overrides.host_adam_params_per_s_beside_h2d, pcie.h2d_bytes_per_s());
+  d2h_adam_share_ = displaced(overrides.host_adam_params_per_s_beside_d2h, pcie.d2h_bytes_per_s());
+
   if (graph_.rank_class.empty()) {
     for (std::uint32_t i = 0; i < graph_.ranks.size(); ++i) {
       class_of_.emplace(graph_.ranks[i].global_rank, i);
@@ -205,6 +213,11 @@ void LinkMap::AddPcie(std::uint32_t rank_class, bool h2d, double share, double u
 void LinkMap::AddCopy(RankId rank, bool h2d, std::vector<RouteHop>* hops) {
   AddPcie(rank, h2d, 1, 1, hops);
   AddHostMemory(rank, hops);
+  const double adam_share = h2d ? h2d_adam_share_ : d2h_adam_share_;
+  if (adam_share > 0) {
+    const Share& node = shares_[rank].node;
+    AddHop(LinkKind::kHostCompute, node.lowest_class, node.own * adam_share, hops);
+  }
 }
 
 void LinkMap::AddHostMemory(RankId rank, std::vector<RouteHop>* hops) {

@@ -24,6 +24,7 @@ struct LinkOverrides {
   double duplex_bytes_per_s = 0;
   double host_adam_params_per_s = 0;
   double host_adam_params_per_s_beside_copies = 0;
+  double host_adam_params_per_s_beside_h2d = 0, host_adam_params_per_s_beside_d2h = 0;
 };
 
 // STREAM triad counts 24 bytes where write-allocate moves 32.
@@ -110,6 +111,8 @@ class LinkMap {
   double duplex_bytes_per_s_ = 0;  // 0 = no limit beyond the two directions'.
   double host_adam_params_per_s_ = 0, host_adam_bytes_per_param_ = 0;
   double host_adam_dram_share_ = 1;  // DRAM bytes that count, of one byte of Adam's traffic.
+  // Bytes of Adam's traffic that one byte of a copy displaces; 0 = none but DRAM's.
+  double h2d_adam_share_ = 0, d2h_adam_share_ = 0;
   std::unordered_map<std::uint32_t, std::uint32_t> class_of_;  // Where rank_class is not filled.
   std::vector<ClassShares> shares_;
   std::unordered_map<GroupId, GroupLayout> layouts_;

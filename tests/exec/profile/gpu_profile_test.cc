@@ -112,10 +112,10 @@ TEST(LayerPlan, FewerLayersWhereTheyDoNotFit) {
   const ResolvedPlan plan = ResolvePlan(model, cluster, SmallPlan(1, 1, 1, 1), 1).value();
   const Result<LoweredPlan> all = LowerFewLayers(model, cluster, plan);
   ASSERT_TRUE(all.ok());
-  EXPECT_EQ(all.value().model.layers(), kMostLayers);
+  EXPECT_EQ(all.value().model.layers(), kFewestLayers);
   const std::int64_t bytes = all.value().arena.arena_bytes[0][0];
   cluster.mutable_gpu()->set_memory_bytes(bytes);
-  EXPECT_EQ(LowerFewLayers(model, cluster, plan).value().model.layers(), kMostLayers - 1);
+  EXPECT_EQ(LowerFewLayers(model, cluster, plan).value().model.layers(), kFewestLayers - 1);
   cluster.mutable_gpu()->set_memory_bytes(bytes / 100);
   const Result<LoweredPlan> none = LowerFewLayers(model, cluster, plan);
   ASSERT_FALSE(none.ok());
