@@ -52,7 +52,6 @@ void CheckOperators(const Profile& profile, FieldErrors* errors) {
     entry.Require(sample.workspace_bytes() <= kMaxBytes, "workspace_bytes", kMoreThanMost);
     entry.Require(sample.count() <= kMaxShards, "count", "is more than 65535");
     entry.Require(IsTimeOrNone(sample.busy_median_s()), "busy_median_s", kNoTime);
-    entry.Require(IsTimeOrNone(sample.beside_h2d_s()), "beside_h2d_s", kNoTime);
     entry.Require(IsTimeOrNone(sample.beside_d2h_s()), "beside_d2h_s", kNoTime);
     entry.Require(IsTimeOrNone(sample.beside_copies_s()), "beside_copies_s", kNoTime);
   }
@@ -116,8 +115,9 @@ Status ValidateProfile(const Profile& profile, const TextSource& source) {
   errors.CheckZeroOrRange("host_adam_params_per_s_beside_h2d", 1e3, 1e17);
   errors.CheckZeroOrRange("host_adam_params_per_s_beside_d2h", 1e3, 1e17);
   errors.CheckZeroOrRange("runtime_overhead_bytes", 1, 0x1p46);
-  for (const char* factor : {"compute_beside_copy", "compute_beside_collective",
-                             "copy_beside_compute", "collective_beside_compute"}) {
+  for (const char* factor :
+       {"compute_beside_copy", "compute_beside_collective", "copy_beside_compute",
+        "collective_beside_compute", "h2d_beside_host", "d2h_beside_host", "compute_beside_d2h"}) {
     errors.CheckZeroOrRange(StrCat("interference.", factor), 1, 100);
   }
   return errors.status();

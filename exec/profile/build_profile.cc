@@ -43,7 +43,6 @@ void AddOperator(const Primitive& primitive, const Summary& alone, const Primiti
   sample->set_relative_spread(RoundMeasured(alone.relative_spread));
   sample->set_samples(static_cast<std::int64_t>(alone.kept));
   sample->set_busy_median_s(MedianOf(times.busy_s));
-  sample->set_beside_h2d_s(MedianOf(times.beside_h2d_s));
   sample->set_beside_d2h_s(MedianOf(times.beside_d2h_s));
   sample->set_beside_copies_s(MedianOf(times.beside_copies_s));
 }

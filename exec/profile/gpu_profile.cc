@@ -14,13 +14,17 @@ namespace {
 
 constexpr double kWarmUp_s = 2;
 
-// Operators that run beside copies take as much longer as the factor says, or a share of it.
-double LargestSlowdown(const Profile& profile) {
-  double largest = 1;
+// Operators that run beside copies take as much longer as the factor says, or a share of it: the
+// factor is that of the operator that suffers most.
+void SetSlowdownsBesideCopies(const Profile& profile, Interference* interference) {
+  double both = 1, d2h = 1;
   for (const OperatorSample& sample : profile.operators()) {
-    largest = std::max(largest, sample.beside_copies_s() / sample.median_s());
+    if (sample.beside_copies_s() <= both * sample.median_s()) continue;
+    both = sample.beside_copies_s() / sample.median_s();
+    d2h = std::clamp(sample.beside_d2h_s() / sample.median_s(), 1.0, both);
   }
-  return largest;
+  interference->set_compute_beside_copy(RoundMeasured(both));
+  interference->set_compute_beside_d2h(RoundMeasured(d2h));
 }
 
 // What was seen to pass through the host's memory: Adam reads gradient, master and moments, writes
@@ -89,9 +93,11 @@ Result<Profile> MeasureGpuProfile(const ProfileInput& input, const MakeBackend& 
   profile.set_host_adam_params_per_s_beside_d2h(RoundMeasured(samples.host_adam_params_per_s[2]));
   profile.set_host_adam_params_per_s_beside_copies(
       RoundMeasured(samples.host_adam_params_per_s[3]));
-  profile.mutable_interference()->set_compute_beside_copy(RoundMeasured(LargestSlowdown(profile)));
-  profile.mutable_interference()->set_copy_beside_compute(
-      RoundMeasured(samples.copy_beside_compute));
+  Interference* const interference = profile.mutable_interference();
+  SetSlowdownsBesideCopies(profile, interference);
+  interference->set_copy_beside_compute(RoundMeasured(samples.copy_beside_compute));
+  interference->set_h2d_beside_host(RoundMeasured(samples.h2d_beside_host));
+  interference->set_d2h_beside_host(RoundMeasured(samples.d2h_beside_host));
   profile.set_runtime_overhead_bytes(samples.overhead_bytes);
   *profile.mutable_measured_on() = GpuCluster(input.plans.front().cluster, samples, input.threads);
   return profile;

@@ -9,10 +9,10 @@
 namespace twinstep {
 namespace {
 
-constexpr std::int64_t kMostMicroBatches = 2;
+constexpr std::int64_t kMicroBatches = 2;
 // So many times the head's work, so that the GPU gets as hot and runs as fast as in the whole
 // model.
-constexpr std::int64_t kLayersOverHead = 3;
+constexpr std::int64_t kLayersOverHead = 6;
 // What arenas may take of the GPU; the rest is the library kernels' and the driver's.
 constexpr double kMemoryShare = 0.9;
 
@@ -25,7 +25,8 @@ std::int64_t RowsOfLayer(const Model& model) {
 std::int64_t FewLayers(const Model& model) {
   const std::int64_t rows = RowsOfLayer(model);
   const std::int64_t layers = (kLayersOverHead * model.vocab_size() + rows - 1) / rows;
-  return std::min<std::int64_t>(model.layers(), std::max(layers, kFewestLayers));
+  const std::int64_t most = std::max<std::int64_t>(model.layers() / 2, kFewestLayers);
+  return std::min<std::int64_t>(model.layers(), std::clamp(layers, kFewestLayers, most));
 }
 
 }  // namespace
@@ -39,7 +40,7 @@ Result<LoweredPlan> LowerFewLayers(const Model& model, const Cluster& cluster,
   few.offload_ratio = 0;
   few.chunks = {};
   few.blocks.clear();
-  few.m = std::min(plan.m, kMostMicroBatches);
+  few.m = kMicroBatches;
   few.global_batch = few.b * few.m;
   const auto memory_bytes =
       static_cast<std::int64_t>(kMemoryShare * static_cast<double>(cluster.gpu().memory_bytes()));

@@ -14,10 +14,10 @@ namespace twinstep {
 
 inline constexpr std::int64_t kFewestLayers = 4;
 
-// Embedding, kFewestLayers layers or as many as have three times the head's weights, head, and at
-// most two micro-batches (the first writes gradients, the others accumulate), with the plan's
-// micro-batch, sequence, attention and recomputation. Fewer layers where these do not fit the
-// cluster's GPU; an Error (kNo) where one does not.
+// Embedding, layers and head: as many layers as have six times the head's weights, at least
+// kFewestLayers, at most half of the model's. Two micro-batches (the first writes gradients, the
+// other accumulates) with the plan's micro-batch, sequence, attention and recomputation. Fewer
+// layers where these do not fit the cluster's GPU; an Error (kNo) where one does not.
 Result<LoweredPlan> LowerFewLayers(const Model& model, const Cluster& cluster,
                                    const ResolvedPlan& plan);
 

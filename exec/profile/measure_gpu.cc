@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kSecondsPerNanosecond = 1e-9;
 constexpr int kFewestIterations = 3;
-constexpr double kPause_s = 0.05;
+constexpr double kPause_s = 0.1;
 constexpr int kProbeRepeats = 5;
 // Copies run for so many times what they run beside takes.
 constexpr double kCopyMargin = 1.05, kHostCopyMargin = 3;
@@ -96,7 +96,7 @@ class Repeated {
       ++iterations;
     } while (Since(begin) < seconds);
     // Between two that are measured, so that looking at one leaves the device no time to cool.
-    pause_ = static_cast<int>(std::ceil(kPause_s * iterations / Since(begin)));
+    pause_ = static_cast<int>(std::floor(kPause_s * iterations / Since(begin)));
     return Unit{};
   }
 
@@ -323,13 +323,11 @@ class GpuMeasurement {
     BeginPhase("layers beside copies");
     if (!layers_are_new_) return Unit{};
     // As long as the iteration, and hardly longer: the device must not cool down meanwhile.
-    const int up = CopiesIn(kCopyMargin * iteration_s_, samples_.h2d_bytes_per_s);
     const int down = CopiesIn(kCopyMargin * iteration_s_, samples_.d2h_bytes_per_s);
     const int both = CopiesIn(kCopyMargin * iteration_s_, samples_.duplex_bytes_per_s / 2);
     using Member = std::vector<double> PrimitiveTimes::*;
-    const std::array<std::pair<BesideCopies, Member>, 3> runs = {
-        {{{.bytes = options_.sizes.beside_bytes, .h2d = up}, &PrimitiveTimes::beside_h2d_s},
-         {{.bytes = options_.sizes.beside_bytes, .d2h = down}, &PrimitiveTimes::beside_d2h_s},
+    const std::array<std::pair<BesideCopies, Member>, 2> runs = {
+        {{{.bytes = options_.sizes.beside_bytes, .d2h = down}, &PrimitiveTimes::beside_d2h_s},
          {{.bytes = options_.sizes.beside_bytes, .h2d = both, .d2h = both},
           &PrimitiveTimes::beside_copies_s}}};
     std::vector<double> copies_slower;
@@ -421,13 +419,21 @@ class GpuMeasurement {
       if (const Status started = run.Start(/*fill_buffers=*/true); !started.ok()) return started;
       if (const Status warm = run.WarmUp(0); !warm.ok()) return warm;
       Means means;
+      const auto first = static_cast<TaskId>(copies.h2d + copies.d2h);
       const Status done = run.Measure(kHostShare * options_.seconds, &means, [&](TaskId id) {
-        return id >= static_cast<TaskId>(copies.h2d + copies.d2h) && TaskIsBeside(run, id, copies);
+        return id < first ? CopyIsBeside(run, id, first) : TaskIsBeside(run, id, copies);
       });
       if (!done.ok()) return done;
       for (const auto& [primitive, times] : means) {
-        double& result = samples_.host_adam_params_per_s[i];
-        result = std::max(result, elements / Summarize(times).median);
+        const double seconds = Summarize(times).median;
+        if (!IsCopy(primitive.shape.op)) {
+          double& result = samples_.host_adam_params_per_s[i];
+          result = std::max(result, elements / seconds);
+        } else if (!h2d || !d2h) {
+          double& slower = h2d ? samples_.h2d_beside_host : samples_.d2h_beside_host;
+          const double alone_s = Summarize(TimesOf(primitive).alone_s).median;
+          if (alone_s > 0) slower = std::max(1.0, seconds / alone_s);
+        }
       }
     }
     return Unit{};

@@ -55,9 +55,10 @@ struct GpuSamples {
   double bf16_flops_per_s = 0;    // A large matrix product.
   double memory_bytes_per_s = 0;  // A large copy on the device, read and written.
   double h2d_bytes_per_s = 0, d2h_bytes_per_s = 0, duplex_bytes_per_s = 0;
-  double copy_latency_s = 0;       // Of the smallest copy.
-  double dispatch_s = 0;           // Of one task, where the host cannot keep up.
-  double copy_beside_compute = 1;  // How much longer copies take beside operators.
+  double copy_latency_s = 0;                        // Of the smallest copy.
+  double dispatch_s = 0;                            // Of one task, where the host cannot keep up.
+  double copy_beside_compute = 1;                   // How much longer copies take beside operators.
+  double h2d_beside_host = 1, d2h_beside_host = 1;  // Beside CPU Adam.
   // Of CPU Adam: alone, beside copies up, down, and both ways.
   std::array<double, 4> host_adam_params_per_s{};
   std::int64_t overhead_bytes =

@@ -24,9 +24,9 @@ namespace twinstep {
 // A number an iteration: the mean of its tasks, without outliers.
 struct PrimitiveTimes {
   std::vector<double> alone_s, busy_s;
-  // On a GPU (measure_gpu.h). Operators beside copies up, down and both ways; copies beside
+  // On a GPU (measure_gpu.h). Operators beside copies, D2H only and both ways; copies beside
   // operators, and beside those the other way.
-  std::vector<double> beside_h2d_s = {}, beside_d2h_s = {}, beside_copies_s = {};
+  std::vector<double> beside_d2h_s = {}, beside_copies_s = {};
   std::vector<double> beside_compute_s = {}, both_ways_s = {};
 };
 

@@ -36,6 +36,11 @@ Interference FactorsOf(const Cluster& cluster, const Profile* profile) {
   factors.set_compute_beside_collective(OneIfUnset(factors.compute_beside_collective()));
   factors.set_copy_beside_compute(OneIfUnset(factors.copy_beside_compute()));
   factors.set_collective_beside_compute(OneIfUnset(factors.collective_beside_compute()));
+  factors.set_h2d_beside_host(OneIfUnset(factors.h2d_beside_host()));
+  factors.set_d2h_beside_host(OneIfUnset(factors.d2h_beside_host()));
+  if (!(factors.compute_beside_d2h() > 0)) {
+    factors.set_compute_beside_d2h(factors.compute_beside_copy());
+  }
   return factors;
 }
 

@@ -1,6 +1,7 @@
 #include "sim/cost/link_map.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "sim/cost/efficiency.h"
 
@@ -47,7 +48,11 @@ LinkMap::LinkMap(const TaskGraph& graph, const Cluster& cluster, const LinkOverr
   // Measured beside copies one way: what Adam loses is what they take of it.
   const auto displaced = [&](double beside, double copy_bytes_per_s) {
     if (!(beside > 0) || !(host_adam_params_per_s_ > beside) || !(copy_bytes_per_s > 0)) return 0.0;
-    return (1 - beside / host_adam_params_per_s_) * adam_bytes_per_s / copy_bytes_per_s;
+    // In parts of 32, as both engines take it.
+    constexpr double kParts = 32;
+    const double share =
+        (1 - beside / host_adam_params_per_s_) * adam_bytes_per_s / copy_bytes_per_s;
+    return std::round(share * kParts) / kParts;
   };
   h2d_adam_share_ = displaced(overrides.host_adam_params_per_s_beside_h2d, pcie.h2d_bytes_per_s());
   d2h_adam_share_ = displaced(overrides.host_adam_params_per_s_beside_d2h, pcie.d2h_bytes_per_s());

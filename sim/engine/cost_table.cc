@@ -192,7 +192,8 @@ Status CheckWorkers(const GraphCosts& costs) {
   }
   const Interference& x = costs.interference;
   for (const double factor : {x.compute_beside_copy(), x.compute_beside_collective(),
-                              x.copy_beside_compute(), x.collective_beside_compute()}) {
+                              x.copy_beside_compute(), x.collective_beside_compute(),
+                              x.h2d_beside_host(), x.d2h_beside_host(), x.compute_beside_d2h()}) {
     if (FactorOrOne(factor) != 1) {
       return BadCost("worker threads have no interference factors, but busy_slowdown");
     }
@@ -236,7 +237,10 @@ Status CheckCosts(const GraphCosts& costs) {
       {"compute_beside_copy", x.compute_beside_copy()},
       {"compute_beside_collective", x.compute_beside_collective()},
       {"copy_beside_compute", x.copy_beside_compute()},
-      {"collective_beside_compute", x.collective_beside_compute()}};
+      {"collective_beside_compute", x.collective_beside_compute()},
+      {"h2d_beside_host", x.h2d_beside_host()},
+      {"d2h_beside_host", x.d2h_beside_host()},
+      {"compute_beside_d2h", x.compute_beside_d2h()}};
   for (const auto& [name, factor] : factors) {
     if (!IsFactor(factor)) {
       return BadCost(StrCat("interference.", name, " ", factor, " is not in (1e-6, 1e6)"));
@@ -260,9 +264,17 @@ Result<CostTable> BuildCostTable(const TaskGraph& graph, const GraphCosts& costs
   const Interference& x = costs.interference;
   const double by_copy = FactorOrOne(x.compute_beside_copy());
   const double by_collective = FactorOrOne(x.compute_beside_collective());
-  table.copy_slows_compute = by_copy != 1;
+  const double by_d2h = x.compute_beside_d2h() == 0 ? by_copy : x.compute_beside_d2h();
+  table.copy_slows_compute = by_copy != 1 || by_d2h != 1;
   table.collective_slows_compute = by_collective != 1;
-  table.copy_speed = ToSpeed(1 / FactorOrOne(x.copy_beside_compute()));
+  const auto copy_speeds = [&x](double beside_host) {
+    const double by_compute = FactorOrOne(x.copy_beside_compute());
+    const double by_host = FactorOrOne(beside_host);
+    return std::array{kFullSpeed, ToSpeed(1 / by_compute), ToSpeed(1 / by_host),
+                      ToSpeed(1 / (by_compute * by_host))};
+  };
+  table.h2d_speed = copy_speeds(x.h2d_beside_host());
+  table.d2h_speed = copy_speeds(x.d2h_beside_host());
   table.collective_speed = ToSpeed(1 / FactorOrOne(x.collective_beside_compute()));
 
   table.workers = costs.workers;
@@ -279,8 +291,11 @@ Result<CostTable> BuildCostTable(const TaskGraph& graph, const GraphCosts& costs
     const double sensitivity = cost.interference_sensitivity;
     const double beside_copy = 1 / (1 + sensitivity * (by_copy - 1));
     const double beside_collective = 1 / (1 + sensitivity * (by_collective - 1));
-    prepared.compute_speed = {kFullSpeed, ToSpeed(beside_copy), ToSpeed(beside_collective),
-                              ToSpeed(beside_copy * beside_collective)};
+    const double beside_d2h = 1 / (1 + sensitivity * (by_d2h - 1));
+    for (std::size_t state = 0; state < prepared.compute_speed.size(); ++state) {
+      const double copies = (state & 1) != 0 ? beside_copy : (state & 4) != 0 ? beside_d2h : 1;
+      prepared.compute_speed[state] = ToSpeed(copies * ((state & 2) != 0 ? beside_collective : 1));
+    }
     prepared.shared_begin = static_cast<std::uint32_t>(table.flows.size());
     Picoseconds slowest = 0;
     Picoseconds slowest_private = -1;

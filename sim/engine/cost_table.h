@@ -36,19 +36,24 @@ struct PreparedCost {
   Work private_work = 0;  // 0 = none.
   FixedRate private_rate = 1;
   std::uint32_t shared_begin = 0, shared_count = 0;  // Into CostTable::flows.
-  // Speed of a compute task by 1 x (a copy runs) + 2 x (a collective, send or receive runs).
-  std::array<std::uint64_t, 4> compute_speed{};
+  // Speed of a compute task by 1 x (an H2D runs) + 2 x (a collective, send or receive runs) + 4 x
+  // (a D2H runs).
+  std::array<std::uint64_t, 8> compute_speed{};
   // Of a fused computation, as in TaskCost.
   std::uint32_t segment_begin = 0, segment_count = 0;
 };
+
+inline constexpr std::array<std::uint64_t, 4> kFullSpeeds = {kFullSpeed, kFullSpeed, kFullSpeed,
+                                                             kFullSpeed};
 
 struct CostTable {
   std::vector<PreparedCost> costs;    // By index of GraphCosts::costs.
   std::vector<Picoseconds> alone_ps;  // Fixed time plus slowest flow at full rate.
   std::vector<SharedFlow> flows;
   std::vector<SharedHop> hops;
-  std::vector<double> link_capacity;            // By link, in rate units.
-  std::uint64_t copy_speed = kFullSpeed;        // Beside compute.
+  std::vector<double> link_capacity;  // By link, in rate units.
+  // Of H2D and D2H, by 1 x (compute runs) + 2 x (a HOST task runs).
+  std::array<std::uint64_t, 4> h2d_speed = kFullSpeeds, d2h_speed = kFullSpeeds;
   std::uint64_t collective_speed = kFullSpeed;  // Beside compute.
   bool copy_slows_compute = false, collective_slows_compute = false;
   WorkerPool workers;
@@ -56,8 +61,8 @@ struct CostTable {
   bool busy_threads_slow = false;     // Some busy_slowdown is not 1.
 
   bool HasInterference() const {
-    return copy_slows_compute || collective_slows_compute || copy_speed != kFullSpeed ||
-           collective_speed != kFullSpeed;
+    return copy_slows_compute || collective_slows_compute || h2d_speed != kFullSpeeds ||
+           d2h_speed != kFullSpeeds || collective_speed != kFullSpeed;
   }
 };
 

@@ -18,6 +18,7 @@
 // - A COMPUTE task runs at speed 1 / (1 + sensitivity (compute_beside_copy - 1)) while an H2D or
 //   D2H runs, at 1 / (1 + sensitivity (compute_beside_collective - 1)) while a collective, SEND or
 //   RECV runs, at the product beside both; its flows, if any, at that fraction of their rates.
+//   Where copies run D2H only, compute_beside_d2h stands for compute_beside_copy, if it is given.
 // - Flows of H2D and D2H progress at 1 / copy_beside_compute, those of collectives, SEND and RECV
 //   at 1 / collective_beside_compute of their fair rate while COMPUTE runs. They keep their share
 //   of the link.

@@ -19,17 +19,26 @@ namespace twinstep {
 namespace {
 
 // What the rates on a rank depend on.
-enum RankState : std::uint32_t { kComputeRuns = 1, kCopyRuns = 2, kCollectiveRuns = 4 };
+enum class Class : std::uint8_t { kCompute, kH2D, kCollective, kD2H, kHost };
+constexpr int kClassCount = 5;
 
-enum class Class : std::uint8_t { kCompute, kCopy, kCollective, kHost };
+// One bit a class.
+enum RankState : std::uint32_t {
+  kComputeRuns = 1,
+  kH2DRuns = 2,
+  kCollectiveRuns = 4,
+  kD2HRuns = 8,
+  kHostRuns = 16
+};
 
 Class ClassOf(TaskKind kind) {
   switch (kind) {
     case TaskKind::kCompute:
       return Class::kCompute;
     case TaskKind::kH2D:
+      return Class::kH2D;
     case TaskKind::kD2H:
-      return Class::kCopy;
+      return Class::kD2H;
     case TaskKind::kSend:
     case TaskKind::kRecv:
     case TaskKind::kCollective:
@@ -67,9 +76,9 @@ struct Meeting {
 };
 
 struct RankActivity {
-  std::uint32_t running[3] = {};  // Tasks that run, by Class below kHost.
-  std::uint32_t lanes = 0;        // Bit set of lanes that run.
-  std::uint32_t state = 0;        // Of RankState, as the rates have it.
+  std::uint32_t running[kClassCount] = {};  // Tasks that run, by Class.
+  std::uint32_t lanes = 0;                  // Bit set of lanes that run.
+  std::uint32_t state = 0;                  // Of RankState, as the rates have it.
   bool dirty = false;
 };
 
@@ -96,12 +105,13 @@ class EventReplay {
       meetings_[id].missing = graph.rendezvous[id].participants;
     }
     // Which state bits a class of task depends on.
-    const auto compute_mask = (table.copy_slows_compute ? kCopyRuns : 0u) |
+    const auto compute_mask = (table.copy_slows_compute ? kH2DRuns | kD2HRuns : 0u) |
                               (table.collective_slows_compute ? kCollectiveRuns : 0u);
     depends_on_[0] = compute_mask;
-    depends_on_[1] = table.copy_speed != kFullSpeed ? kComputeRuns : 0u;
+    depends_on_[1] = CopyMask(table.h2d_speed);
     depends_on_[2] = table.collective_speed != kFullSpeed ? kComputeRuns : 0u;
-    watched_ = depends_on_[0] | depends_on_[1] | depends_on_[2];
+    depends_on_[3] = CopyMask(table.d2h_speed);
+    for (const std::uint32_t mask : depends_on_) watched_ |= mask;
     if constexpr (kHasWorkers) {
       threads_.emplace(graph, topology, table.workers.threads);
       wake_delay_.emplace(table.workers);
@@ -142,6 +152,11 @@ class EventReplay {
 
  private:
   static constexpr Picoseconds kNotDone = -1;
+
+  static std::uint32_t CopyMask(const std::array<std::uint64_t, 4>& speeds) {
+    return (speeds[1] != kFullSpeed ? kComputeRuns : 0u) |
+           (speeds[2] != kFullSpeed ? kHostRuns : 0u);
+  }
 
   const PreparedCost& CostOf(TaskId id) const { return table_.costs[costs_.cost_of_task[id]]; }
 
@@ -375,7 +390,6 @@ class EventReplay {
   }
 
   void CountRunning(RankId rank, Class task_class, int change) {
-    if (task_class == Class::kHost) return;
     RankActivity& activity = ranks_[rank];
     activity.running[static_cast<int>(task_class)] += static_cast<std::uint32_t>(change);
     if (activity.dirty) return;
@@ -395,10 +409,9 @@ class EventReplay {
     for (const RankId rank : dirty_ranks_) {
       RankActivity& activity = ranks_[rank];
       activity.dirty = false;
-      const std::uint32_t state = ((activity.running[0] > 0 ? kComputeRuns : 0u) |
-                                   (activity.running[1] > 0 ? kCopyRuns : 0u) |
-                                   (activity.running[2] > 0 ? kCollectiveRuns : 0u)) &
-                                  watched_;
+      std::uint32_t state = 0;
+      for (int i = 0; i < kClassCount; ++i) state |= (activity.running[i] > 0 ? 1u : 0u) << i;
+      state &= watched_;
       const std::uint32_t change = state ^ activity.state;
       activity.state = state;
       if (change != 0) RescheduleRank(rank, change);
@@ -417,10 +430,7 @@ class EventReplay {
       const std::uint32_t index =
           rank * kLaneCount + static_cast<std::uint32_t>(std::countr_zero(lanes));
       const Slot& slot = slots_[index];
-      if (slot.task_class == Class::kHost ||
-          (depends_on_[static_cast<int>(slot.task_class)] & change) == 0) {
-        continue;
-      }
+      if ((depends_on_[static_cast<int>(slot.task_class)] & change) == 0) continue;
       RescheduleSlot(index);
     }
   }
@@ -445,9 +455,11 @@ class EventReplay {
     const std::uint32_t state = ranks_[graph_.tasks[slot.task].rank].state;
     switch (slot.task_class) {
       case Class::kCompute:
-        return table_.costs[slot.cost].compute_speed[state >> 1];
-      case Class::kCopy:
-        return (state & kComputeRuns) != 0 ? table_.copy_speed : kFullSpeed;
+        return table_.costs[slot.cost].compute_speed[(state >> 1) & 7];
+      case Class::kH2D:
+        return table_.h2d_speed[(state & kComputeRuns) | (state & kHostRuns) >> 3];
+      case Class::kD2H:
+        return table_.d2h_speed[(state & kComputeRuns) | (state & kHostRuns) >> 3];
       case Class::kCollective:
         return (state & kComputeRuns) != 0 ? table_.collective_speed : kFullSpeed;
       case Class::kHost:
@@ -496,7 +508,7 @@ class EventReplay {
   std::vector<std::uint32_t> next_flow_, free_flows_;
   std::vector<RankActivity> ranks_;
   std::vector<Meeting> meetings_;
-  std::uint32_t depends_on_[3] = {};  // By Class below kHost: bits of RankState.
+  std::uint32_t depends_on_[kClassCount] = {};  // By Class: bits of RankState.
   std::uint32_t watched_ = 0;
 
   // Of the current moment.

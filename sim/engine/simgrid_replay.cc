@@ -44,7 +44,7 @@ struct Job {
 };
 
 struct Rank {
-  int computing = 0, copying = 0, communicating = 0;
+  int computing = 0, h2d = 0, d2h = 0, communicating = 0, on_host = 0;
   std::array<TaskId, kLaneCount> running;
 };
 
@@ -126,6 +126,7 @@ class SimgridReplay {
     if (HasWorkers()) return CollectBusySpeeds();
     const Interference& x = costs_.interference;
     const double by_copy = FactorOrOne(x.compute_beside_copy());
+    const double by_d2h = x.compute_beside_d2h() == 0 ? by_copy : x.compute_beside_d2h();
     const double by_communication = FactorOrOne(x.compute_beside_collective());
     std::map<float, std::size_t> index_of;
     for (const TaskCost& cost : costs_.costs) {
@@ -134,7 +135,10 @@ class SimgridReplay {
       if (is_new) {
         const double copy = 1 + static_cast<double>(sensitivity) * (by_copy - 1);
         const double communication = 1 + static_cast<double>(sensitivity) * (by_communication - 1);
-        slow_downs_.insert(slow_downs_.end(), {1, copy, communication, copy * communication});
+        const double d2h = 1 + static_cast<double>(sensitivity) * (by_d2h - 1);
+        for (const double copies : {1.0, copy, d2h}) {
+          slow_downs_.insert(slow_downs_.end(), {copies, copies * communication});
+        }
       }
       first_slow_down_.push_back(it->second);
     }
@@ -451,9 +455,10 @@ class SimgridReplay {
   void Count(const Task& task, int change) {
     Rank& rank = ranks_[task.rank];
     int& count = task.kind == TaskKind::kCompute ? rank.computing
-                 : IsCopy(task.kind)             ? rank.copying
+                 : task.kind == TaskKind::kH2D   ? rank.h2d
+                 : task.kind == TaskKind::kD2H   ? rank.d2h
+                 : task.kind == TaskKind::kHost  ? rank.on_host
                                                  : rank.communicating;
-    if (task.kind == TaskKind::kHost) return;
     const bool was_running = count > 0;
     count += change;
     if (was_running == (count > 0)) return;
@@ -490,7 +495,8 @@ class SimgridReplay {
     const Rank& rank = ranks_[task.rank];
     // The first list may be of another sensitivity, but all begin with full speed.
     if (task.kind != TaskKind::kCompute) return first;
-    return first + (rank.copying > 0 ? 1u : 0u) + (rank.communicating > 0 ? 2u : 0u);
+    const std::size_t copies = rank.h2d > 0 ? 1 : rank.d2h > 0 ? 2 : 0;
+    return first + 2 * copies + (rank.communicating > 0 ? 1u : 0u);
   }
 
   double FlowSlowDown(TaskId id) const {
@@ -498,10 +504,17 @@ class SimgridReplay {
     const Rank& rank = ranks_[task.rank];
     const Interference& x = costs_.interference;
     if (task.kind == TaskKind::kCompute || HasWorkers()) return slow_downs_[SpeedIndex(id)];
-    if (rank.computing == 0) return 1;
-    if (IsCopy(task.kind)) return FactorOrOne(x.copy_beside_compute());
-    if (IsCommunication(task.kind)) return FactorOrOne(x.collective_beside_compute());
-    return 1;
+    double slow_down = 1;
+    if (IsCopy(task.kind)) {
+      if (rank.computing > 0) slow_down *= FactorOrOne(x.copy_beside_compute());
+      if (rank.on_host > 0) {
+        const bool h2d = task.kind == TaskKind::kH2D;
+        slow_down *= FactorOrOne(h2d ? x.h2d_beside_host() : x.d2h_beside_host());
+      }
+    } else if (IsCommunication(task.kind) && rank.computing > 0) {
+      slow_down = FactorOrOne(x.collective_beside_compute());
+    }
+    return slow_down;
   }
 
   const TaskGraph& graph_;
@@ -516,7 +529,7 @@ class SimgridReplay {
   std::vector<s4u::Host*> clocks_;  // One a thread, and one more.
   bool assignment_is_due_ = false;
   std::size_t busy_threads_ = 0;              // As the speeds have it.
-  std::vector<double> slow_downs_;            // Four a sensitivity, or one a busy thread.
+  std::vector<double> slow_downs_;            // Six a sensitivity, or one a busy thread.
   std::vector<std::size_t> first_slow_down_;  // By cost, into slow_downs_.
   std::vector<std::vector<Job*>> jobs_of_slot_;
   std::vector<Computation> computations_;  // By slot.
