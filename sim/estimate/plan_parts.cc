@@ -225,12 +225,29 @@ double SharedCopyRate(const Cluster& cluster, double own_bytes_per_s) {
   return rate;
 }
 
+// Of computation, weighted by time.
+double MeanSensitivity(const GraphCosts& costs) {
+  double sum = 0, time = 0;
+  for (const std::uint32_t index : costs.cost_of_task) {
+    const TaskCost& cost = costs.costs[index];
+    if (cost.flow_count > 0) continue;
+    sum += static_cast<double>(cost.fixed_ps) * static_cast<double>(cost.interference_sensitivity);
+    time += static_cast<double>(cost.fixed_ps);
+  }
+  return time > 0 ? sum / time : 1;
+}
+
 // The rest of the primitives; the pipeline of two layers a rank offloads nothing.
-void AddCopies(const Cluster& cluster, const GraphCosts& costs, KuaishouPrimitives* x) {
+void AddCopies(const Cluster& cluster, const GraphCosts& costs, const Profile* profile,
+               KuaishouPrimitives* x) {
   x->d2h_bytes_per_s = SharedCopyRate(cluster, cluster.node().pcie().d2h_bytes_per_s());
   x->h2d_bytes_per_s = SharedCopyRate(cluster, cluster.node().pcie().h2d_bytes_per_s());
   // A copy slows computation down for as long as it lasts; eq 16 counts a block's two copies.
-  const double factor = costs.interference.compute_beside_copy();
+  double factor = costs.interference.compute_beside_copy();
+  // A measured factor is that of the operator that suffers most.
+  if (profile != nullptr && profile->has_interference()) {
+    factor = 1 + MeanSensitivity(costs) * (factor - 1);
+  }
   if (x->d2h_bytes_per_s > 0) {
     x->offload_slowdown_s_per_byte = (1 - 1 / factor) / (2 * x->d2h_bytes_per_s);
   }
@@ -263,7 +280,7 @@ Result<PlanParts> MeasureParts(const Model& model, const Cluster& cluster, const
   PlanParts parts{.ranks = {},
                   .primitives = MeasurePrimitives(graph, costs.value(), few, small),
                   .other_bytes = OtherBytes(few, small, graph, placement)};
-  AddCopies(cluster, costs.value(), &parts.primitives);
+  AddCopies(cluster, costs.value(), profile, &parts.primitives);
   for (std::int64_t r = 0; r < plan.p; ++r) {
     const auto rank = static_cast<std::size_t>(placement.RankOf({.pp = r}));
     RankPaths paths(graph, costs.value(), table.value(), topology.value(), graph.rank_class[rank]);
