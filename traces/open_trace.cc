@@ -21,7 +21,9 @@
 namespace twinstep {
 namespace {
 
-bool IsOwnProtobuf(const std::string& file) { return file.ends_with(".pb"); }
+bool IsOwnProtobuf(const std::string& file) {
+  return file.ends_with(".pb") || file.ends_with(".pb.gz");
+}
 
 Result<bool> IsOwn(const std::string& file) {
   if (IsOwnProtobuf(file)) return true;

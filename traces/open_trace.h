@@ -6,7 +6,7 @@
 //
 // A name is a file, a folder (all files of its traces, each a rank), or several of these with
 // commas between them. The format is found by suffix and content:
-//   .pb                    ours (traces/trace.proto)
+//   .pb, .pb.gz            ours (traces/trace.proto)
 //   .json, .json.gz, ...   Chrome trace events, ours or Kineto's (PyTorch's profiler)
 //   .et                    Chakra execution traces, one file a rank: a name stands for NAME.0.et,
 //                          NAME.1.et ..., if there are such. Without times they are replayed, each

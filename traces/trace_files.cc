@@ -38,7 +38,7 @@ bool NaturallyBefore(std::string_view a, std::string_view b) {
 }
 
 bool IsTraceFile(const std::string& name) {
-  for (const char* suffix : {".json", ".json.gz", ".et", ".pb"}) {
+  for (const char* suffix : {".json", ".json.gz", ".et", ".pb", ".pb.gz"}) {
     if (name.ends_with(suffix)) return true;
   }
   return false;

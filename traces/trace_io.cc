@@ -1,5 +1,8 @@
 #include "traces/trace_io.h"
 
+#include <google/protobuf/io/gzip_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl.h>
+
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -55,7 +58,15 @@ Result<Trace> ReadTrace(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) return LastFileError(path, "cannot read");
   Trace trace;
-  if (!trace.ParseFromIstream(&in)) return FileError(path, "is not a Twinstep trace");
+  google::protobuf::io::IstreamInputStream bytes(&in);
+  bool parsed = false;
+  if (HasSuffix(path, ".gz")) {
+    google::protobuf::io::GzipInputStream decompressed(&bytes);
+    parsed = trace.ParseFromZeroCopyStream(&decompressed);
+  } else {
+    parsed = trace.ParseFromZeroCopyStream(&bytes);
+  }
+  if (!parsed) return FileError(path, "is not a Twinstep trace");
   if (const std::string bad = TraceProblem(trace); !bad.empty()) return FileError(path, bad);
   return trace;
 }

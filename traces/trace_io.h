@@ -16,7 +16,7 @@ Status CheckTraceName(const std::string& path);
 // `options` are for .json and .pftrace. An Error (kBadInput) names the file and the reason.
 Status WriteTrace(const Trace& trace, const ChromeJsonOptions& options, const std::string& path);
 
-// Reads a .pb file. Its columns have one length and its indices are in range.
+// Reads a .pb file, or a .pb.gz. Its columns have one length and its indices are in range.
 Result<Trace> ReadTrace(const std::string& path);
 
 }  // namespace twinstep

@@ -12,8 +12,6 @@
 namespace twinstep {
 namespace {
 
-constexpr double kWarmUp_s = 2;
-
 // Operators that run beside copies take as much longer as the factor says, or a share of it: the
 // factor is that of the operator that suffers most.
 void SetSlowdownsBesideCopies(const Profile& profile, Interference* interference) {
@@ -77,7 +75,7 @@ Result<Profile> MeasureGpuProfile(const ProfileInput& input, const MakeBackend& 
     const GpuMeasureOptions options{
         .make_backend = [&] { return make_backend(input.threads); },
         .seconds = input.seconds / static_cast<double>(input.plans.size()),
-        .warm_up_s = samples.primitives.times.empty() ? kWarmUp_s : kWarmUp_s / 2,
+        .warm_up_s = samples.primitives.times.empty() ? sizes.warm_up_s : sizes.warm_up_s / 2,
         .sizes = sizes,
         .data = input.data,
         .begin_phase = [progress](const std::string& what) { progress->Step(what); }};

@@ -297,6 +297,58 @@ TEST(ProfileInComputeCostsTest, TablesRatesAndWarnings) {
   EXPECT_EQ(costs.warnings[0], "extrapolated beyond what the profile has measured: add");
 }
 
+TEST(ProfileInComputeCostsTest, OperatorsSufferFromCopiesAsMeasured) {
+  Profile profile = Parse(R"(
+      operators { op: 'gemm_forward' dtype: 'bf16' dims: 64 dims: 64 dims: 64 median_s: 1e-5
+                  beside_copies_s: 1.5e-5 }
+      operators { op: 'gemm_forward' dtype: 'bf16' dims: 256 dims: 64 dims: 64 median_s: 2e-5
+                  beside_copies_s: 2.2e-5 }
+      operators { op: 'add' dtype: 'bf16' dims: 64 dims: 64 median_s: 1e-6 beside_copies_s: 0.9e-6 }
+      interference { compute_beside_copy: 1.5 compute_beside_d2h: 1.1 })");
+  CostGraph graph(1);
+  const TaskId most = graph.Compute(0, Gemm(64, 64, 64));
+  const TaskId less = graph.Compute(0, Gemm(256, 64, 64));
+  const TaskId between = graph.Compute(0, Gemm(128, 64, 64));
+  const TaskId none = graph.Compute(0, {.op = OpCode::kAdd, .dims = {64, 64}});
+  const Result<GraphCosts> result = ComputeCosts(graph.graph(), Model(), PlainCluster(), &profile);
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  const GraphCosts& costs = result.value();
+  EXPECT_EQ(costs.interference.compute_beside_d2h(), 1.1);
+  EXPECT_NEAR(costs.Of(most).interference_sensitivity, 1, 1e-6);
+  EXPECT_NEAR(costs.Of(less).interference_sensitivity, 0.2, 1e-6);
+  EXPECT_GT(costs.Of(between).interference_sensitivity, 0.2F);
+  EXPECT_LT(costs.Of(between).interference_sensitivity, 1);
+  EXPECT_EQ(costs.Of(none).interference_sensitivity, 0);
+}
+
+TEST(ProfileInComputeCostsTest, CopiesTakeOfHostAdamWhatWasMeasured) {
+  Cluster cluster = PlainCluster();
+  cluster.mutable_node()->mutable_pcie()->set_h2d_bytes_per_s(28e9);
+  cluster.mutable_node()->mutable_pcie()->set_d2h_bytes_per_s(56e9);
+  const Profile profile = Parse(R"(
+      host_adam_params_per_s: 2e9
+      host_adam_params_per_s_beside_h2d: 1.5e9
+      host_adam_params_per_s_beside_d2h: 1e9)");
+  CostGraph graph(1);
+  const TaskId up = graph.Copy(0, true, 1'000'000);
+  const TaskId down = graph.Copy(0, false, 1'000'000);
+  const Result<GraphCosts> result = ComputeCosts(graph.graph(), Model(), cluster, &profile);
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  const GraphCosts& costs = result.value();
+  const auto share = [&](TaskId id) {
+    const Flow& flow = costs.flows[costs.Of(id).flow_begin];
+    double sum = 0;
+    for (std::uint32_t i = 0; i < flow.hop_count; ++i) {
+      const RouteHop& hop = costs.hops[flow.hop_begin + i];
+      if (costs.links[hop.link].kind == LinkKind::kHostCompute) sum += hop.multiplicity;
+    }
+    return sum;
+  };
+  // A quarter of 56 GB/s to 28 GB/s of copies, half of it to 56.
+  EXPECT_EQ(share(up), 0.5);
+  EXPECT_EQ(share(down), 0.5);
+}
+
 TEST(ProfileInComputeCostsTest, LinksCarryWhatWasMeasuredOnThem) {
   // 1 MB in 25 us is 40 GB/s, twice the cluster's constant.
   Profile profile = Parse(R"(

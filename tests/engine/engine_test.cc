@@ -326,6 +326,52 @@ TEST_P(EngineTest, ComputeSlowsBesideACopyWhileItLasts) {
   ExpectTime(Run(x.graph, x.costs.costs()).end_ps[0], 11'000'000'000, "end");
 }
 
+TEST_P(EngineTest, CopiesOneWayHaveAFactorOfTheirOwn) {
+  // D2H alone: 5 ms at half speed; then at full speed.
+  Interfering x(0, 50'000'000, 0, 0, 1);
+  x.costs.interference().set_compute_beside_copy(1.25);
+  x.costs.interference().set_compute_beside_d2h(2);
+  ExpectTime(Run(x.graph, x.costs.costs()).end_ps[0], 12'500'000'000, "end");
+
+  // D2H for 5 ms, H2D for the first 2 of them: 2 / 1.25 + 3 / 2 ms of work are done.
+  GraphBuilder builder(1);
+  AddTask(builder, 0, TaskKind::kCompute, Lane::kCompute);
+  AddTask(builder, 0, TaskKind::kD2H, Lane::kD2H);
+  AddTask(builder, 0, TaskKind::kH2D, Lane::kH2D);
+  const TaskGraph graph = builder.Build();
+  CostBuilder costs(graph);
+  costs.interference() = x.costs.interference();
+  costs.Set(0, 10'000'000'000, {});
+  costs.Set(1, 5'000'000'000, {});
+  costs.Set(2, 2'000'000'000, {});
+  ExpectTime(Run(graph, costs.costs()).end_ps[0], 11'900'000'000, "beside both, then one");
+}
+
+TEST_P(EngineTest, CopiesSlowBesideHostTasksOfTheirRank) {
+  GraphBuilder builder(2);
+  const auto host = AddTask(builder, 0, TaskKind::kHost, Lane::kHost);
+  const auto up = AddTask(builder, 0, TaskKind::kH2D, Lane::kH2D);
+  const auto down = AddTask(builder, 0, TaskKind::kD2H, Lane::kD2H);
+  const auto other = AddTask(builder, 1, TaskKind::kH2D, Lane::kH2D);
+  const TaskGraph graph = builder.Build();
+  CostBuilder costs(graph);
+  const std::uint32_t h2d = costs.AddLink(LinkKind::kPcieH2D, 10e9);
+  const std::uint32_t d2h = costs.AddLink(LinkKind::kPcieD2H, 10e9);
+  const std::uint32_t h2d_of_other = costs.AddLink(LinkKind::kPcieH2D, 10e9);
+  costs.Set(builder.Id(host), 10'000'000'000, {});
+  costs.Set(builder.Id(up), 0, {{.bytes = 100'000'000, .hops = {{h2d, 1}}}});
+  costs.Set(builder.Id(down), 0, {{.bytes = 100'000'000, .hops = {{d2h, 1}}}});
+  costs.Set(builder.Id(other), 0, {{.bytes = 100'000'000, .hops = {{h2d_of_other, 1}}}});
+  costs.interference().set_h2d_beside_host(2);
+  costs.interference().set_d2h_beside_host(1.25);
+  const Replay replay = Run(graph, costs.costs());
+  ExpectTime(replay.end_ps[builder.Id(host)], 10'000'000'000, "host");
+  // In 10 ms half of the bytes, and 80 %.
+  ExpectTime(replay.end_ps[builder.Id(up)], 15'000'000'000, "up");
+  ExpectTime(replay.end_ps[builder.Id(down)], 12'000'000'000, "down");
+  ExpectTime(replay.end_ps[builder.Id(other)], 10'000'000'000, "another rank's");
+}
+
 TEST_P(EngineTest, SensitivityScalesTheFactor) {
   // 1 + 0.5 (1.5 - 1) = 1.25.
   Interfering x(0, 50'000'000, 0, 0, 0.5F);

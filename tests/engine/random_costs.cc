@@ -23,6 +23,9 @@ class Generator {
       costs_.interference().set_compute_beside_collective(Between(1, 1.5));
       costs_.interference().set_copy_beside_compute(Between(1, 1.3));
       costs_.interference().set_collective_beside_compute(Between(1, 1.3));
+      costs_.interference().set_h2d_beside_host(Between(1, 1.5));
+      costs_.interference().set_d2h_beside_host(Between(1, 1.5));
+      costs_.interference().set_compute_beside_d2h(Between(1, 1.5));
     }
     return costs_.costs();
   }

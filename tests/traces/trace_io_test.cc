@@ -1,7 +1,10 @@
 #include "traces/trace_io.h"
 
+#include <google/protobuf/io/gzip_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -39,6 +42,22 @@ TEST(TraceIoTest, ReadsBackWhatItWrote) {
   const Result<Trace> read = ReadTrace(path);
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(read.value().SerializeAsString(), trace.SerializeAsString());
+}
+
+TEST(TraceIoTest, ReadsWhatGzipCompressed) {
+  const Trace trace = TinyTrace();
+  const std::string path = TemporaryFile("trace.pb.gz");
+  {
+    std::ofstream file(path, std::ios::binary);
+    google::protobuf::io::OstreamOutputStream bytes(&file);
+    google::protobuf::io::GzipOutputStream compressed(&bytes);
+    ASSERT_TRUE(trace.SerializeToZeroCopyStream(&compressed));
+  }
+  const Result<Trace> read = ReadTrace(path);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read.value().SerializeAsString(), trace.SerializeAsString());
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+  EXPECT_EQ(ReadTrace(path).error().message, path + ": is not a Twinstep trace");
 }
 
 TEST(TraceIoTest, WritesChromeJsonBySuffix) {

@@ -7,6 +7,7 @@
 #
 # Steps: correct (operators training text sanitizer, all at once) speed chunks pytorch largest
 # kernels; default: these. Where there are two GPUs, two: their plans, and how fast they are.
+# And validate: pairs of model and plan, simulated and trained.
 # Binaries are taken from bazel-bin, or from the folder BIN; full output goes to the folder OUT
 # (default: a new one). Where PyTorch is installed, its CUDA libraries serve if there are no others.
 set -uo pipefail
@@ -190,6 +191,11 @@ for step in "${steps[@]}"; do
       "$(find_binary kernels_benchmark)" 10 >"$out/kernels_benchmark.log" 2>&1
       note "kernels_benchmark: exit $?"
       while read -r line; do note "  $line"; done <"$out/kernels_benchmark.log"
+      ;;
+    validate)  # Eighteen pairs of model and plan, simulated and trained: some minutes.
+      python3 "$here/validate_report.py" "$(find_binary twinstep)" "$out/validate" 2>&1 |
+        tee "$out/validate.log"
+      while read -r line; do note "$line"; done < <(grep -A99 '^ms predicted' "$out/validate.log")
       ;;
     *)
       echo "run_on_gpu.sh: no step '$step'" >&2

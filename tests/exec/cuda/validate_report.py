@@ -5,8 +5,7 @@
 
 Models are profiled once each, for all their plans; then each pair of model and plan is simulated
 and trained by `twinstep validate`. Rows that would begin after S seconds are left out, and said to
-be. OUT gets what each command printed, the profiles, a JSON file of every row, and traces of the
-rows that are marked so, compressed.
+be. OUT gets what each command printed, the profiles, and of every row JSON and compressed traces.
 """
 
 import argparse
@@ -30,44 +29,38 @@ MODELS = {
     'llama-6.7b': LLAMA.format(h=4096, f=11008, l=32, a=32),
     'llama-13b-20l': LLAMA.format(h=5120, f=13824, l=20, a=40),
 }
-# Model, name of the plan, plan (fields of sim/plan/plan.proto), whether its traces are kept.
-# The first eight of llama-1.3b have one batch: they are ranked.
+# Model, name of the plan, plan (fields of sim/plan/plan.proto). The first eight are of one model and
+# batch: they are ranked.
 ROWS = [
-    ('llama-1.3b', 'plain', 'micro_batch: 32 global_batch: 32', True),
-    ('llama-1.3b', 'balanced', 'micro_batch: 32 global_batch: 32 recompute: RECOMPUTE_BALANCED', False),
-    ('llama-1.3b', 'checkpoint', 'micro_batch: 32 global_batch: 32 recompute: RECOMPUTE_FULL', False),
-    ('llama-1.3b', 'mb 8 x 4', 'micro_batch: 8 global_batch: 32', False),
-    ('llama-1.3b', 'chunks, all persistent',
-     'micro_batch: 32 global_batch: 32 persistent_chunks: 26 checkpointed_blocks: 12', False),
+    ('llama-1.3b', 'plain', 'micro_batch: 32 global_batch: 32'),
+    ('llama-1.3b', 'balanced', 'micro_batch: 32 global_batch: 32 recompute: RECOMPUTE_BALANCED'),
+    ('llama-1.3b', 'checkpoint', 'micro_batch: 32 global_batch: 32 recompute: RECOMPUTE_FULL'),
+    ('llama-1.3b', '4 micro-batches', 'micro_batch: 8 global_batch: 32'),
+    ('llama-1.3b', 'chunks, all on GPU',
+     'micro_batch: 32 global_batch: 32 persistent_chunks: 26 checkpointed_blocks: 12'),
     ('llama-1.3b', 'chunks, CPU Adam, checkpoint',
-     'micro_batch: 32 global_batch: 32 persistent_chunks: 4 chunk_buffers: 3 checkpointed_blocks: 20',
-     True),
+     'micro_batch: 32 global_batch: 32 persistent_chunks: 4 chunk_buffers: 3 checkpointed_blocks: 20'),
     ('llama-1.3b', 'chunks, CPU Adam, swap',
      'micro_batch: 32 global_batch: 32 persistent_chunks: 14 chunk_buffers: 3 swapped_blocks: 6 '
-     'checkpointed_blocks: 12', True),
-    ('llama-1.3b', 'swap', 'micro_batch: 32 global_batch: 32 swapped_blocks: 4', True),
-    ('llama-1.3b', 'small batch', 'micro_batch: 4 global_batch: 4', False),
-    ('llama-1.3b', 'batch 8', 'micro_batch: 8 global_batch: 8', False),
-    ('gpt2-0.35b', 'plain', 'micro_batch: 32 global_batch: 64', False),
-    ('gpt2-0.35b', 'small batch', 'micro_batch: 4 global_batch: 16', True),
-    ('gpt2-0.35b', 'checkpoint', 'micro_batch: 32 global_batch: 64 recompute: RECOMPUTE_FULL', False),
+     'checkpointed_blocks: 12'),
+    ('llama-1.3b', 'swap', 'micro_batch: 32 global_batch: 32 swapped_blocks: 4'),
+    ('llama-1.3b', 'small batch', 'micro_batch: 4 global_batch: 4'),
+    ('gpt2-0.35b', 'plain', 'micro_batch: 32 global_batch: 64'),
+    ('gpt2-0.35b', 'small batch', 'micro_batch: 4 global_batch: 16'),
     ('gpt2-0.35b', 'chunks, CPU Adam',
-     'micro_batch: 32 global_batch: 32 persistent_chunks: 6 chunk_buffers: 4', False),
-    ('gpt2-2.7b', 'plain', 'micro_batch: 4 global_batch: 16', False),
-    ('gpt2-2.7b', 'chunks, CPU Adam',
-     'micro_batch: 8 global_batch: 8 persistent_chunks: 10 chunk_buffers: 3 checkpointed_blocks: 16',
-     False),
-    ('llama-6.7b', 'plain', 'micro_batch: 4 global_batch: 8', False),
+     'micro_batch: 32 global_batch: 32 persistent_chunks: 6 chunk_buffers: 4'),
+    ('llama-6.7b', 'plain', 'micro_batch: 4 global_batch: 8'),
     ('llama-6.7b', 'chunks, CPU Adam, checkpoint',
-     'micro_batch: 16 global_batch: 16 persistent_chunks: 20 chunk_buffers: 3 checkpointed_blocks: 32',
-     False),
-    ('llama-13b-20l', 'checkpoint', 'micro_batch: 4 global_batch: 4 recompute: RECOMPUTE_FULL', False),
+     'micro_batch: 16 global_batch: 16 persistent_chunks: 28 chunk_buffers: 3 checkpointed_blocks: 32'),
+    ('llama-13b-20l', 'checkpoint', 'micro_batch: 4 global_batch: 4 recompute: RECOMPUTE_FULL'),
     ('llama-13b-20l', 'chunks, CPU Adam, balanced',
-     'micro_batch: 8 global_batch: 8 recompute: RECOMPUTE_BALANCED persistent_chunks: 14 '
-     'chunk_buffers: 3', False),
+     'micro_batch: 8 global_batch: 8 recompute: RECOMPUTE_BALANCED persistent_chunks: 18 '
+     'chunk_buffers: 3'),
+    ('gpt2-2.7b', 'plain', 'micro_batch: 4 global_batch: 16'),
+    ('gpt2-2.7b', 'chunks, CPU Adam',
+     'micro_batch: 8 global_batch: 8 persistent_chunks: 10 chunk_buffers: 3 checkpointed_blocks: 16'),
 ]
-QUICK = {('gpt2-0.35b', 'small batch'), ('gpt2-0.35b', 'chunks, CPU Adam'), ('llama-1.3b', 'plain'),
-         ('llama-1.3b', 'chunks, CPU Adam, checkpoint')}
+QUICK = {('gpt2-0.35b', 'small batch'), ('llama-1.3b', 'plain'), ('llama-1.3b', 'swap')}
 RANKED = 8  # Of the first rows.
 
 
@@ -137,11 +130,8 @@ def main():
             traces = work / f'{model}-{i}.traces'
             command = [options.twinstep, 'validate', '--backend', 'cuda', '--model', model_file,
                        '--plan', plans[i], '--data', data, '--profile', profile, '--steps',
-                       options.steps, '--drop', '0', '--json', result, '--tolerance', '0.05',
+                       options.steps, '--drop', '0', '--json', result, '--save-traces', traces, '--tolerance', '0.05',
                        '--tolerance-kind', '0.05', '--tolerance-memory', '0.03']
-            keep = row[3] or options.quick
-            if keep:
-                command += ['--save-traces', traces]
             if run(command, work / f'{model}-{i}.log') > 1 or not result.exists():
                 entry['failed'] = 'validate'
                 continue
@@ -154,7 +144,7 @@ def main():
                        if kind['b_s'] > 0.01 * parsed['iteration']['b_s']},
                 memory_gib=memory['driver_bytes'] / 2**30,
                 memory_error=memory['predicted_bytes'] / memory['driver_bytes'] - 1)
-            for trace in traces.glob('*.pb') if keep else ():
+            for trace in traces.glob('*.pb'):
                 with open(trace, 'rb') as source, gzip.open(f'{trace}.gz', 'wb', 9) as target:
                     shutil.copyfileobj(source, target)
                 trace.unlink()

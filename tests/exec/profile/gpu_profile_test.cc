@@ -31,7 +31,8 @@ Result<std::unique_ptr<Backend>> MakeCpuBackend(int /*host_threads*/) {
 constexpr std::int64_t kKilobyte = 1024;
 
 ProbeSizes SmallSizes() {
-  return {.beside_bytes = 64 * kKilobyte,
+  return {.warm_up_s = 0.05,
+          .beside_bytes = 64 * kKilobyte,
           .copy_bytes = {kKilobyte, 256 * kKilobyte},
           .product = 64,
           .device_copy_bytes = 256 * kKilobyte,
