@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Profiles models and validates plans of them on this machine's GPU; prints a table.
 
-    validate_report.py TWINSTEP OUT [--seconds S] [--only SUBSTRING] [--quick]
+    validate_report.py TWINSTEP OUT [--seconds S] [--only SUBSTRING] [--rows N,N] [--quick]
 
 Models are profiled once each, for all their plans; then each pair of model and plan is simulated
 and trained by `twinstep validate`. Rows that would begin after S seconds are left out, and said to
@@ -83,6 +83,7 @@ def main():
     parser.add_argument('--seconds', type=float, default=480)
     parser.add_argument('--only', default='')
     parser.add_argument('--quick', action='store_true')
+    parser.add_argument('--rows', help='numbers of rows, from 0, with commas between them')
     parser.add_argument('--steps', default='7')
     parser.add_argument('--profile-seconds', type=float, default=6, help='of each plan')
     options = parser.parse_args()
@@ -97,6 +98,8 @@ def main():
 
     rows = [row for row in ROWS if (not options.quick or row[:2] in QUICK)
             and options.only in f'{row[0]} {row[1]}']
+    if options.rows:
+        rows = [ROWS[int(number)] for number in options.rows.split(',')]
     results = []
     for model in dict.fromkeys(row[0] for row in rows):
         of_model = [row for row in rows if row[0] == model]
