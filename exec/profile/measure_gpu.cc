@@ -26,7 +26,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kSecondsPerNanosecond = 1e-9;
 constexpr int kFewestIterations = 3;
-constexpr double kPause_s = 0.1;
 constexpr int kProbeRepeats = 5;
 // Copies run for so many times what they run beside takes.
 constexpr double kCopyMargin = 1.05, kHostCopyMargin = 3;
@@ -95,8 +94,7 @@ class Repeated {
       if (const Status done = run_->RunIteration(); !done.ok()) return done;
       ++iterations;
     } while (Since(begin) < seconds);
-    // Between two that are measured, so that looking at one leaves the device no time to cool.
-    pause_ = static_cast<int>(std::floor(kPause_s * iterations / Since(begin)));
+    pause_ = static_cast<int>(std::floor(options_.sizes.pause_s * iterations / Since(begin)));
     return Unit{};
   }
 

@@ -28,6 +28,8 @@ namespace twinstep {
 // What machine constants are measured on, and how long the machine warms up.
 struct ProbeSizes {
   double warm_up_s = 2;  // Of steady load, so that clocks are those of a training.
+  // Between two iterations that are looked at, so that the device has no time to cool.
+  double pause_s = 0.1;
   // Copies that run beside operators; large ones, as chunks and activations are.
   std::int64_t beside_bytes = std::int64_t{64} << 20;
   // Copies besides the plan's own, and the largest of them.

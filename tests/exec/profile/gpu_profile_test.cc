@@ -32,6 +32,7 @@ constexpr std::int64_t kKilobyte = 1024;
 
 ProbeSizes SmallSizes() {
   return {.warm_up_s = 0.05,
+          .pause_s = 0,
           .beside_bytes = 64 * kKilobyte,
           .copy_bytes = {kKilobyte, 256 * kKilobyte},
           .product = 64,
