@@ -21,8 +21,8 @@
 //   Where copies run D2H only, compute_beside_d2h stands for compute_beside_copy, if it is given.
 // - Flows of H2D and D2H progress at 1 / copy_beside_compute, those of collectives, SEND and RECV
 //   at 1 / collective_beside_compute of their fair rate while COMPUTE runs, those of H2D and D2H at
-//   1 / h2d_beside_host and 1 / d2h_beside_host while a HOST task runs. They keep their share of the
-//   link.
+//   1 / h2d_beside_host and 1 / d2h_beside_host while a HOST task runs. They keep their share of
+//   the link.
 //
 // Worker threads (GraphCosts::workers), if there are any, serve the lanes of all ranks as the CPU
 // backend's do (exec/cpu/lane_scheduler.h; sim/engine/lane_threads.h has the rules). A job is a
