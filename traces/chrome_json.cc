@@ -51,6 +51,10 @@ class Writer {
     Names("kinds", trace_.kinds());
     Names("phases", trace_.phases());
     Names("operators", trace_.operators());
+    Names("shapes", trace_.shapes());
+    Flag("has_shape", !trace_.shape().empty());
+    Flag("has_dependency", !trace_.dependency_count().empty());
+    Flag("has_rendezvous", !trace_.rendezvous().empty());
     out_ << ",\"ranks\":[";
     for (int i = 0; i < trace_.ranks_size(); ++i) {
       const Trace::Rank& rank = trace_.ranks(i);
@@ -103,13 +107,21 @@ class Writer {
     Microseconds(Nanoseconds(trace_.end_ps(i)) - start);
     // Viewers pass over what they do not know; our reader takes the exact times.
     out_ << ",\"ps\":[" << trace_.ready_ps(i) << "," << trace_.start_ps(i) << ","
-         << trace_.end_ps(i) << "],\"args\":{\"task\":" << trace_.task(i)
-         << ",\"kind\":" << kinds_[trace_.kind(i)];
+         << trace_.end_ps(i) << "]";
+    Dependencies(i);
+    out_ << ",\"args\":{\"task\":" << trace_.task(i) << ",\"kind\":" << kinds_[trace_.kind(i)];
     Tag("micro_batch", trace_.micro_batch(i));
     Tag("stage", trace_.stage(i));
     Tag("block", trace_.block(i));
     Tag("chunk", trace_.chunk(i));
     if (trace_.bytes(i) != 0) out_ << ",\"bytes\":" << trace_.bytes(i);
+    if (!trace_.shape().empty()) {
+      const std::string& shape = trace_.shapes(static_cast<int>(trace_.shape(i)));
+      if (!shape.empty()) out_ << ",\"shape\":" << Quoted(shape);
+    }
+    if (!trace_.rendezvous().empty() && trace_.rendezvous(i) != 0) {
+      out_ << ",\"rendezvous\":" << trace_.rendezvous(i);
+    }
     if (!computes_[trace_.kind(i)]) {
       const Interval when{trace_.start_ps(i), trace_.end_ps(i)};
       out_ << ",\"exposed_us\":";
@@ -160,6 +172,20 @@ class Writer {
     out_ << "]";
   }
 
+  void Flag(const char* title, bool value) {
+    out_ << ",\"" << title << "\":" << (value ? "true" : "false");
+  }
+
+  // Of the next event: they are called for in turn.
+  void Dependencies(int event) {
+    if (trace_.dependency_count().empty() || trace_.dependency_count(event) == 0) return;
+    out_ << ",\"deps\":[";
+    for (std::uint32_t k = 0; k < trace_.dependency_count(event); ++k) {
+      out_ << (k == 0 ? "" : ",") << trace_.dependency(next_dependency_++);
+    }
+    out_ << "]";
+  }
+
   void Begin() {
     out_ << (first_ ? "\n" : ",\n");
     first_ = false;
@@ -194,6 +220,7 @@ class Writer {
   std::vector<bool> computes_;                           // By kind.
   std::vector<IntervalSet> computing_;                   // By rank.
   bool first_ = true;
+  int next_dependency_ = 0;
   std::int64_t arrows_ = 0;
 };
 

@@ -62,11 +62,17 @@ class Collector : public ChromeEventSink {
       trace_.set_iteration_ps(*time);
       return Unit{};
     }
+    for (const auto& [name, flag] :
+         {std::pair{"has_shape", &has_shape_}, std::pair{"has_dependency", &has_dependency_},
+          std::pair{"has_rendezvous", &has_rendezvous_}}) {
+      if (path == name) *flag = value == "true";
+    }
     const std::string_view table = path.substr(0, path.find('.'));
     for (const auto& [name, names] :
          {std::pair{"lanes", trace_.mutable_lanes()}, std::pair{"kinds", trace_.mutable_kinds()},
           std::pair{"phases", trace_.mutable_phases()},
-          std::pair{"operators", trace_.mutable_operators()}}) {
+          std::pair{"operators", trace_.mutable_operators()},
+          std::pair{"shapes", trace_.mutable_shapes()}}) {
       if (table == name) names->Add(std::string(value));
     }
     if (table == "ranks") return OnRank(path.substr(path.rfind('.') + 1), value);
@@ -106,6 +112,22 @@ class Collector : public ChromeEventSink {
     trace_.add_block(Argument<std::uint32_t>(event, "block").value_or(kNoTag));
     trace_.add_chunk(Argument<std::uint32_t>(event, "chunk").value_or(kNoTag));
     trace_.add_bytes(Argument<std::int64_t>(event, "bytes").value_or(0));
+    if (has_rendezvous_) {
+      trace_.add_rendezvous(Argument<std::uint32_t>(event, "rendezvous").value_or(0));
+    }
+    if (has_dependency_) {
+      trace_.add_dependency_count(static_cast<std::uint32_t>(event.dependencies.size()));
+      for (const std::int64_t distance : event.dependencies) {
+        if (distance < INT32_MIN || distance > INT32_MAX) return bad("dependency");
+        trace_.add_dependency(static_cast<std::int32_t>(distance));
+      }
+    }
+    if (has_shape_) {
+      const std::string* shape = event.Find("shape");
+      const auto at = shapes_.find(shape == nullptr ? std::string() : *shape);
+      if (at == shapes_.end()) return bad("shape");
+      trace_.add_shape(at->second);
+    }
     return Unit{};
   }
 
@@ -156,6 +178,7 @@ class Collector : public ChromeEventSink {
     kinds_ = IndexOf(trace_.kinds());
     phases_ = IndexOf(trace_.phases());
     operators_ = IndexOf(trace_.operators());
+    shapes_ = IndexOf(trace_.shapes());
     for (int i = 0; i < trace_.ranks_size(); ++i) {
       rank_of_.try_emplace(std::to_string(std::uint64_t{trace_.ranks(i).global_rank()} + 1),
                            static_cast<std::uint32_t>(i));
@@ -189,8 +212,8 @@ class Collector : public ChromeEventSink {
   }
 
   Trace trace_;
-  bool indexed_ = false;
-  std::unordered_map<std::string, std::uint32_t> kinds_, phases_, operators_, rank_of_;
+  bool indexed_ = false, has_shape_ = false, has_dependency_ = false, has_rendezvous_ = false;
+  std::unordered_map<std::string, std::uint32_t> kinds_, phases_, operators_, shapes_, rank_of_;
 };
 
 }  // namespace

@@ -36,7 +36,7 @@ const char kGolden[] =
 {"ph":"M","name":"thread_name","pid":1,"tid":3,"args":{"name":"d2h"}},
 {"ph":"M","name":"thread_sort_index","pid":1,"tid":3,"args":{"sort_index":3}},
 {"ph":"X","name":"gemm_forward","cat":"forward","pid":1,"tid":1,"ts":0.000,"dur":1.234,)json"
-    R"json("ps":[0,0,1234567],"args":{"task":0,"kind":"compute","micro_batch":3,"stage":1}},
+    R"json("ps":[0,0,1234567],"args":{"task":0,"kind":"compute","micro_batch":3,"stage":1,"shape":"n 0 x out 0 x in 0, bf16"}},
 {"ph":"X","name":"copy_d2h","cat":"forward","pid":1,"tid":3,"ts":1.234,"dur":1998.766,)json"
     R"json("ps":[1000000,1234567,2000000999],"args":{"task":1,"kind":"d2h","bytes":4096,"exposed_us":1998.766,"waited_us":0.234}},
 {"ph":"C","name":"gpu memory","pid":1,"ts":0.000,"ps":[0],"args":{"bytes":512}},
@@ -74,12 +74,6 @@ TEST(ChromeJsonTest, ReadsBackToTheBit) {
        {Trace::SIMULATED, Trace::EXECUTED, Trace::IMPORTED, Trace::ORIGIN_UNSPECIFIED}) {
     Trace trace = BuildTrace(run.graph, run.replay, "a \"name\"", curves);
     trace.set_origin(origin);
-    // Shapes and dependencies are the graph's, which arrows draw; a slice has no list of them.
-    trace.clear_shapes();
-    trace.clear_shape();
-    trace.clear_dependency_count();
-    trace.clear_dependency();
-    trace.clear_rendezvous();
     trace.mutable_ranks(1)->set_global_rank(41);
     trace.mutable_ranks(1)->set_class_size(7);
     trace.add_operators("a kernel<of, \\ \"another\" origin>");
@@ -154,7 +148,7 @@ TEST(ChromeJsonTest, CopiesSayHowMuchOfThemIsExposed) {
 TEST(ChromeJsonTest, ArrowsJoinSlicesOfDifferentTracks) {
   const testing::TinyRun run = testing::TwoRankRun();
   const Trace trace = BuildTrace(run.graph, run.replay, "");
-  EXPECT_EQ(ToJson(trace).find("dependency"), std::string::npos);
+  EXPECT_EQ(ToJson(trace).find("\"cat\":\"dependency\""), std::string::npos);
 
   const json parsed = json::parse(ToJson(trace, {.flows = &run.graph}));
   std::map<int, json> starts;

@@ -118,13 +118,13 @@ class Handler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Handler> 
         ChromeArgument& argument = event_.AddArgument();
         argument.name = argument_;
         argument.value.assign(text);
-      } else if (field_ == "ps") {
+      } else if (field_ == "ps" || field_ == "deps") {
         std::int64_t value = 0;
         const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
         if (code != std::errc() || end != text.data() + text.size()) {
-          return Fail(StrCat("event ", event_.index, ": 'ps' holds ", text));
+          return Fail(StrCat("event ", event_.index, ": '", field_, "' holds ", text));
         }
-        event_.exact_ps.push_back(value);
+        (field_ == "ps" ? event_.exact_ps : event_.dependencies).push_back(value);
       }
       return true;
     }
@@ -192,6 +192,7 @@ void ChromeEvent::Clear() {
   start_ns.reset();
   duration_ns.reset();
   exact_ps.clear();
+  dependencies.clear();
   argument_count_ = 0;
 }
 

@@ -29,7 +29,8 @@ struct ChromeEvent {
   std::optional<std::int64_t> start_ns, duration_ns;
   // Our own files': "ps" [ready, start, end], or [time] of a counter.
   std::vector<std::int64_t> exact_ps;
-  std::size_t index = 0;  // In the file, from 0.
+  std::vector<std::int64_t> dependencies;  // Our own files': "deps".
+  std::size_t index = 0;                   // In the file, from 0.
 
   std::size_t argument_count() const { return argument_count_; }
   const ChromeArgument& argument(std::size_t i) const { return arguments_[i]; }
