@@ -22,6 +22,7 @@
 #include "traces/open_trace.h"
 #include "traces/read_report.h"
 #include "traces/same_graph.h"
+#include "traces/show/html_page.h"
 
 namespace twinstep {
 namespace {
@@ -40,6 +41,7 @@ const std::vector<OptionGroup>& Groups() {
          "how far A's iteration may be off, as a fraction of B's (0.1: ten per cent)"}}},
       {"Output",
        {{"json", "FILE|-", "the comparison as JSON; - : to standard output, in place of the text"},
+        {"html", "FILE", "the comparison below both timelines, as a page that needs no other file"},
         {"help", nullptr, "this text"}}}};
   return kGroups;
 }
@@ -140,6 +142,13 @@ class Command {
     }
     json["a"]["read"] = ToJson(a.report);
     json["b"]["read"] = ToJson(b.report);
+    if (const auto path = options_.Get("html")) {
+      const Result<std::string> page = HtmlPage({&a.trace, &b.trace}, {.report = text});
+      if (!page.ok()) return output_.Fail(page.error());
+      if (const Status written = WriteTextFile(*path, page.value()); !written.ok()) {
+        return output_.Fail(written.error());
+      }
+    }
     const auto path = options_.Get("json");
     if (path != "-") output_.out() << text;
     if (path == "-") {

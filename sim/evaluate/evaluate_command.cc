@@ -7,6 +7,7 @@
 #include "sim/evaluate/evaluation_report.h"
 #include "sim/evaluate/suites/find_suite.h"
 #include "sim/options/options.h"
+#include "sim/options/positional.h"
 #include "sim/options/read_option.h"
 #include "sim/options/run_verb.h"
 #include "sim/parallel.h"
@@ -141,15 +142,11 @@ class Command {
 
 ExitCode RunEvaluateCommand(const std::vector<std::string>& arguments, std::ostream& out,
                             std::ostream& err) {
-  // Suites come first, options after them.
-  const auto first_option =
-      std::find_if(arguments.begin(), arguments.end(),
-                   [](const std::string& argument) { return argument.starts_with("-"); });
   const VerbOutput output("evaluate", out, err);
-  return RunVerb(output, ParseOptions(Groups(), "evaluate", {first_option, arguments.end()}), Help,
-                 [&](const Options& options) {
-                   return Command({arguments.begin(), first_option}, options, output).Run();
-                 });
+  const SplitArguments split = SplitPositional(Groups(), arguments);
+  return RunVerb(
+      output, ParseOptions(Groups(), "evaluate", split.options), Help,
+      [&](const Options& options) { return Command(split.positional, options, output).Run(); });
 }
 
 }  // namespace twinstep

@@ -64,6 +64,18 @@ TEST(CompareCommandTest, TracesOfOneGraphTaskByTask) {
   EXPECT_NEAR(json.at("iteration").at("error").get<double>(), 1. / 12, 1e-12);
 }
 
+TEST(CompareCommandTest, APageHoldsBothTimelinesAndTheReport) {
+  const std::string a = OwnTrace("a & b.pb", 5'000), b = OwnTrace("b.pb", 0);
+  const std::string page = Folder() + "/page.html";
+  const Outcome outcome = Compare({a, b, "--html", page});
+  EXPECT_EQ(outcome.code, ExitCode::kDone) << outcome.err;
+  std::stringstream text;
+  text << std::ifstream(page).rdbuf();
+  EXPECT_THAT(text.str(), HasSubstr("id=\"trace-1\""));
+  EXPECT_THAT(text.str(), HasSubstr("Comparison   A (a &amp; b.pb) against B (b.pb)"));
+  EXPECT_EQ(Compare({a, b, "--html", Folder() + "/no/such/folder.html"}).code, ExitCode::kBadInput);
+}
+
 TEST(CompareCommandTest, AProfileAgainstASimulation) {
   const std::string profile = WriteFile("rank3.json", testing::TinyProfile());
   const std::string own = OwnTrace("own.pb", 0);

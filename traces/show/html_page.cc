@@ -47,6 +47,21 @@ std::string ScriptText(const ordered_json& json) {
   return safe;
 }
 
+// Plain text as HTML.
+std::string Escaped(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '<') {
+      escaped += "&lt;";
+    } else if (c == '&') {
+      escaped += "&amp;";
+    } else {
+      escaped += c;
+    }
+  }
+  return escaped;
+}
+
 // As the page's own field takes them.
 std::string Text(const std::vector<RankRange>& ranges) {
   std::string text;
@@ -55,6 +70,12 @@ std::string Text(const std::vector<RankRange>& ranges) {
     if (range.last > range.first) text += StrCat("..", range.last);
   }
   return text;
+}
+
+std::string ReportElement(const std::string& report) {
+  if (report.empty()) return "";
+  return StrCat("<details id=\"report\" open><summary>Comparison</summary>\n<pre>", Escaped(report),
+                "</pre></details>\n");
 }
 
 std::vector<std::string> ClassNames() {
@@ -94,7 +115,7 @@ Result<std::string> HtmlPage(const std::vector<const Trace*>& traces, const Page
   std::string page = StrCat(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<title>Twinstep timeline</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n",
-      File("style"), "</style>\n</head>\n", File("body"),
+      File("style"), "</style>\n</head>\n", File("body"), ReportElement(view.report),
       "<script type=\"application/json\" id=\"page-data\">", ScriptText(data), "</script>\n",
       columns, "<!-- D3 (d3js.org) is part of this page under these terms:\n\n", File("copyright"),
       "-->\n");

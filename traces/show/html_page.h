@@ -17,7 +17,8 @@ namespace twinstep {
 struct PageView {
   std::vector<RankRange> ranks = {};  // Empty: all.
   std::int64_t from_ps = 0;
-  std::int64_t to_ps = 0;  // 0: the end.
+  std::int64_t to_ps = 0;   // 0: the end.
+  std::string report = {};  // Plain text that stands below the lanes; empty: none.
 };
 
 // One trace or two, of one graph or not: then their tasks are not paired, and the page says why.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sim/options/options.h"
+#include "sim/options/positional.h"
 #include "sim/options/read_option.h"
 #include "sim/options/run_verb.h"
 #include "sim/report/terminal.h"
@@ -161,15 +162,11 @@ class Command {
 
 ExitCode RunShowCommand(const std::vector<std::string>& arguments, std::ostream& out,
                         std::ostream& err) {
-  // Traces come first, options after them.
-  const auto first_option =
-      std::find_if(arguments.begin(), arguments.end(),
-                   [](const std::string& argument) { return argument.starts_with("-"); });
   const VerbOutput output("show", out, err);
-  return RunVerb(output, ParseOptions(Groups(), "show", {first_option, arguments.end()}), Help,
-                 [&](const Options& options) {
-                   return Command({arguments.begin(), first_option}, options, output).Run();
-                 });
+  const SplitArguments split = SplitPositional(Groups(), arguments);
+  return RunVerb(
+      output, ParseOptions(Groups(), "show", split.options), Help,
+      [&](const Options& options) { return Command(split.positional, options, output).Run(); });
 }
 
 }  // namespace twinstep
