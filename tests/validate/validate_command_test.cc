@@ -80,11 +80,12 @@ TEST_F(ValidateCommand, MeasuresTheMachineFirstIfAsked) {
 
 TEST_F(ValidateCommand, OutOfToleranceIsAnAnswer) {
   const Outcome no = RunValidate(Small(
-      {"--cluster", "cpu-x2", "--steps", "3", "--tolerance", "0", "--tolerance-memory", "0"}));
+      {"--cluster", "cpu-x2", "--steps", "3", "--tolerance", "0", "--tolerance-memory", "0.01"}));
   EXPECT_EQ(no.code, ExitCode::kNo);
   EXPECT_EQ(no.err, "");
   EXPECT_THAT(no.out, HasSubstr("OUT OF tolerance: iteration"));
-  // One graph in the same arenas.
+  // One graph in the same arenas. Which buffers live at once depends on how lanes overlap, and that
+  // on times: sanitizers have made a rank's peak 0.2 % larger.
   EXPECT_THAT(no.out, HasSubstr("within tolerance: gpu memory"));
 }
 
