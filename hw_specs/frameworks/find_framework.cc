@@ -30,13 +30,15 @@ Status Validate(const Framework& framework, const TextSource& source) {
     if (!FindOp(kernels.op())) {
       errors.Add(field + ".op", StrCat("no operation '", kernels.op(), "'"));
     }
-    if (kernels.traffic() > 1e3) errors.Add(field + ".traffic", "is more than 1000");
-    if (kernels.launches() > 1e3) errors.Add(field + ".launches", "is more than 1000");
-    if (kernels.scratch() > 1e3) errors.Add(field + ".scratch", "is more than 1000");
-    if (kernels.kept_input() > 1) errors.Add(field + ".kept_input", "is more than 1");
-    for (const double bytes : kernels.output_bytes()) {
-      if (bytes > 1e3) errors.Add(field + ".output_bytes", "is more than 1000");
-    }
+    const auto check = [&](const char* factor, double value, int most) {
+      if (value > most) errors.Add(StrCat(field, ".", factor), StrCat("is more than ", most));
+    };
+    check("traffic", kernels.traffic(), 1000);
+    check("launches", kernels.launches(), 1000);
+    check("arithmetic", kernels.arithmetic(), 1000);
+    check("scratch", kernels.scratch(), 1000);
+    check("kept_input", kernels.kept_input(), 1);
+    for (const double bytes : kernels.output_bytes()) check("output_bytes", bytes, 1000);
   }
   return errors.status();
 }

@@ -62,6 +62,8 @@ TEST(ValidateClusterTest, FindsWhatCannotBe) {
   EXPECT_THAT(Problems("gpu.gemm_max_efficiency", "1.1"), HasSubstr("1.1 is not between"));
   EXPECT_THAT(Problems("gpu.interference.compute_beside_copy", "0.9"), HasSubstr("0.9 is not"));
   EXPECT_EQ(Problems("gpu.interference.compute_beside_copy", "0"), "");
+  EXPECT_THAT(Problems("node.host.core_bytes_per_s", "1"), HasSubstr("1 is not between"));
+  EXPECT_THAT(Problems("node.pcie.pageable_d2h_bytes_per_s", "1"), HasSubstr("1 is not between"));
   EXPECT_THAT(Problems("node.nic.count", "0"), HasSubstr("32 nodes need a network"));
   EXPECT_THAT(Problems("node.pcie.gpus_per_uplink", "3"), HasSubstr("3 does not divide the 8"));
   EXPECT_THAT(Problems("gpu.runtime_overhead_bytes", "80GiB"), HasSubstr("leaves nothing"));
