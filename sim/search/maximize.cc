@@ -27,9 +27,7 @@ void SetBatch(std::int64_t sequences, RankProblem* problem) {
 void Set(std::int64_t value, std::int64_t gpus, RankProblem* problem) {
   if (problem->maximize == Maximize::kLayers) {
     problem->input.model.set_layers(value);
-    const bool has_batch =
-        !problem->axes.global_batch.empty() || problem->input.plan.global_batch() > 0;
-    if (!has_batch) SetBatch(gpus, problem);
+    if (!problem->HasBatch()) SetBatch(gpus, problem);
   } else {
     SetBatch(value * gpus, problem);
     problem->input.plan.set_micro_batch(value);

@@ -113,9 +113,7 @@ Result<Ranking> Rank(const RankProblem& problem, bool all_rows) {
     point.value().maximum = std::move(maximum);
     report.points.push_back(std::move(point).value());
   }
-  const bool scales =
-      problem.pipelines && !problem.chunks && problem.maximize == Maximize::kNothing;
-  if (report.points.size() > 1 && problem.shards == 1 && scales) {
+  if (problem.shards == 1 && Scales(problem)) {
     progress.StepTo(kSteps * problem.gpus.size(), "data-parallel scaling");
     const Status scaled = AddDataParallelScaling(problem, &report.points);
     if (!scaled.ok()) return scaled.error();

@@ -280,10 +280,8 @@ Status ReadShard(const Options& options, RankProblem* problem) {
 
 // Whether it is known, and whether it may be.
 Status CheckBatch(const Options& options, const RankProblem& problem) {
-  const bool has_batch =
-      !problem.axes.global_batch.empty() || problem.input.plan.global_batch() > 0;
   if (problem.maximize == Maximize::kNothing) {
-    if (has_batch) return Unit{};
+    if (problem.HasBatch()) return Unit{};
     return Error{.message = "--global-batch is missing, here or in --plan (twinstep rank --help)"};
   }
   if (problem.shards > 1) return OptionError("shard", "--maximize is not searched in parts");
@@ -295,7 +293,7 @@ Status CheckBatch(const Options& options, const RankProblem& problem) {
     return OptionError("maximize",
                        "batch is for --space chunks: a pipeline takes any, in more micro-batches");
   }
-  if (has_batch || options.Has("micro-batch") || problem.input.plan.micro_batch() > 0) {
+  if (problem.HasBatch() || options.Has("micro-batch") || problem.input.plan.micro_batch() > 0) {
     return OptionError("maximize",
                        "batch finds the batch: give no --global-batch or --micro-batch");
   }

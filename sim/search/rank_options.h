@@ -29,6 +29,8 @@ struct RankProblem {
   double time_limit_s = 0;
   std::int64_t shard = 1, shards = 1;
   std::string space;  // The options that say what is searched, as given.
+
+  bool HasBatch() const { return !axes.global_batch.empty() || input.plan.global_batch() > 0; }
 };
 
 Result<Options> ParseRankOptions(const std::vector<std::string>& arguments);
