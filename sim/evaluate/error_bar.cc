@@ -53,6 +53,8 @@ Coverage CoverageOf(const Suite& suite, const std::string& cluster) {
   return coverage;
 }
 
+std::string NameOrNone(const std::string& name) { return name.empty() ? "none" : name; }
+
 std::vector<std::string> Beyond(const Coverage& coverage, const Simulated& simulated) {
   std::vector<std::string> beyond;
   const auto check = [&](const Range& range, std::int64_t value, const char* what) {
@@ -66,9 +68,11 @@ std::vector<std::string> Beyond(const Coverage& coverage, const Simulated& simul
     beyond.push_back("another family of models");
   }
   if (coverage.frameworks.count(simulated.framework) == 0) {
-    beyond.push_back(StrCat("framework ",
-                            simulated.framework.empty() ? "none" : simulated.framework,
-                            " (runs: ", *coverage.frameworks.begin(), ")"));
+    std::string runs;
+    for (const std::string& framework : coverage.frameworks) {
+      runs += StrCat(runs.empty() ? "" : ", ", NameOrNone(framework));
+    }
+    beyond.push_back(StrCat("framework ", NameOrNone(simulated.framework), " (runs: ", runs, ")"));
   }
   const Result<Cluster> own = FindCluster(simulated.cluster.name());
   if (!own.ok() || own.value().SerializeAsString() != simulated.cluster.SerializeAsString()) {

@@ -42,9 +42,8 @@ std::string Help() {
       "  twinstep evaluate [SUITE ...] [OPTION ...]\n\n"
       "SUITE is a name of `twinstep list suites` or a text file like those of\n"
       "sim/evaluate/suites/ (default: all). The null model knows one constant, fitted to the\n"
-      "suite: the share of the peak that its rows reach. Exit status 1: a suite is worse than "
-      "what\n"
-      "its file records.\n",
+      "suite: the share of the peak that its rows reach. Exit status 1: a suite is worse than\n"
+      "what its file records.\n",
       OptionsHelp(Groups()));
 }
 
