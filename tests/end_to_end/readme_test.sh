@@ -10,7 +10,7 @@ name=$1
 readme=$PWD/$name
 binary=$PWD/twinstep
 scratch=$(mktemp -d "${TEST_TMPDIR:-/tmp}/readme.XXXXXX")
-mkdir -p "$scratch/bin" "$scratch/blocks" "$scratch/work"
+mkdir -p "$scratch/bin" "$scratch/blocks" "$scratch/tree"
 
 cat >"$scratch/bin/bazel" <<STUB
 #!/usr/bin/env bash
@@ -21,14 +21,14 @@ fi
 shift 3
 exec "$binary" "\$@"
 STUB
-printf '#!/bin/sh\n' >"$scratch/work/setup.sh"
+printf '#!/bin/sh\n' >"$scratch/tree/setup.sh"
 folder=$(dirname "$name")
 if [ "$folder" != . ]; then
-  mkdir -p "$scratch/work/$folder"
-  cp -L "$folder"/* "$scratch/work/$folder"
+  mkdir -p "$scratch/tree/$folder"
+  cp -L "$folder"/* "$scratch/tree/$folder"
 fi
 ln -s "$binary" "$scratch/bin/twinstep"
-chmod +x "$scratch/bin/bazel" "$scratch/work/setup.sh"
+chmod +x "$scratch/bin/bazel" "$scratch/tree/setup.sh"
 export PATH="$scratch/bin:$PATH"
 
 # One file a block, named by its order, expected exit status and line.
@@ -53,7 +53,7 @@ for block in "$scratch"/blocks/*; do
   expected=${file#*.}
   expected=${expected%.*}
   status=0
-  (cd "$scratch/work" && bash -euo pipefail "$block") >"$scratch/output" 2>&1 || status=$?
+  (cd "$scratch/tree" && bash -euo pipefail "$block") >"$scratch/output" 2>&1 || status=$?
   if [ "$status" -ne "$expected" ]; then
     echo "$name:$line exits with $status, not $expected:" >&2
     cat "$block" "$scratch/output" >&2
