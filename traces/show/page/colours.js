@@ -62,9 +62,10 @@
 
   // Shades of a direction, one a stage of the device.
   Twinstep.stepColour = (backward, stage, stages) => {
-    const [from, to] = backward ? ["#f0a830", "#fbe3b4"] : ["#4c9bd1", "#cfe6f5"];
+    const [from, to] = backward ? [ORANGE, "#fbe3b4"] : [BLUE, "#cfe6f5"];
     return d3.interpolateLab(from, to)(stages > 1 ? stage / (stages - 1) : 0);
   };
+  Twinstep.STEP_RECOMPUTE = YELLOW;
   Twinstep.STEP_OTHER = "#b9dccf";
   Twinstep.POOL_COLOURS = { gpu: "#0072b2", pinned_host: "#d55e00", host: "#009e73" };
 })();

@@ -3,18 +3,21 @@
 (() => {
   const digits = d3.format(",.4r");
 
+  const unitOf = (ps) => ps >= 1e12 ? ["s", 1e12] : ps >= 1e9 ? ["ms", 1e9]
+    : ps >= 1e6 ? ["us", 1e6] : ["ns", 1e3];
+
+  Twinstep.font = (style) => `${style} system-ui, 'DejaVu Sans', sans-serif`;
+
   // Picoseconds in a unit that fits `scale` (default: the value itself).
   Twinstep.time = (ps, scale = Math.abs(ps)) => {
     if (ps === 0) return "0";
-    const [unit, size] = scale >= 1e12 ? ["s", 1e12] : scale >= 1e9 ? ["ms", 1e9]
-      : scale >= 1e6 ? ["us", 1e6] : ["ns", 1e3];
+    const [unit, size] = unitOf(scale);
     return `${digits(ps / size).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "")} ${unit}`;
   };
 
   // Labels of an axis whose neighbours are `step` apart.
   Twinstep.axisTime = (ps, step, largest) => {
-    const [unit, size] = largest >= 1e12 ? ["s", 1e12] : largest >= 1e9 ? ["ms", 1e9]
-      : largest >= 1e6 ? ["us", 1e6] : ["ns", 1e3];
+    const [unit, size] = unitOf(largest);
     const decimals = Math.max(0, Math.min(9, -Math.floor(Math.log10(step / size) + 1e-9)));
     return `${(ps / size).toFixed(decimals)} ${unit}`;
   };

@@ -54,9 +54,9 @@
         context.textAlign = "left";
         context.fillStyle = "#1f2328";
         if (newRank) {
-          context.font = "600 11px system-ui, 'DejaVu Sans', sans-serif";
+          context.font = Twinstep.font("600 11px");
           context.fillText(Twinstep.rankName(this.trace, row.rank), 6, middle);
-          context.font = "11px system-ui, 'DejaVu Sans', sans-serif";
+          context.font = Twinstep.font("11px");
         }
         context.textAlign = "right";
         context.fillStyle = "#57606a";

@@ -1,7 +1,7 @@
 // The state of the page, and what changes it.
 "use strict";
 (() => {
-  const SHORTEST = 2e3; // Picoseconds across the screen when zoomed in all the way, a pixel each.
+  const SHORTEST = 2e6; // Picoseconds across the screen when zoomed in all the way.
 
   // "0,4..7" to a predicate of global ranks; everything where it says nothing.
   function parseRanks(text) {
@@ -107,7 +107,7 @@
       const width = this.panels[0].width;
       this.zoom.extent([[Twinstep.GUTTER, 0], [width, 1]])
         .translateExtent([[Twinstep.GUTTER, -Infinity], [width, Infinity]])
-        .scaleExtent([1, Math.max(1, this.longest / SHORTEST / 1e3)]);
+        .scaleExtent([1, Math.max(1, this.longest / SHORTEST)]);
       this.overview.draw();
       this.showTimes(...this.times); // Another width shows the same.
       this.draw();

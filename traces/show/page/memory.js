@@ -38,7 +38,7 @@
       const most = d3.max(curves, ({ bytes }) => d3.max(bytes)) || 1;
       const y = d3.scaleLinear([0, most], [height - PAD, PAD]);
       const unit = 1024 ** Math.min(4, Math.floor(Math.log(most) / Math.log(1024)));
-      context.font = "10px system-ui, 'DejaVu Sans', sans-serif";
+      context.font = Twinstep.font("10px");
       const ticks = d3.ticks(0, most / unit, 3);
       for (const tick of ticks) {
         context.fillStyle = "#e3e7eb";

@@ -12,7 +12,7 @@
     canvas.style.height = `${height}px`;
     const context = canvas.getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.font = "11px system-ui, 'DejaVu Sans', sans-serif";
+    context.font = Twinstep.font("11px");
     return context;
   };
 

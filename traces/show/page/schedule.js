@@ -3,6 +3,7 @@
 "use strict";
 (() => {
   const ROW = 24, GAP = 3;
+  const NEAR = 1e5; // Picoseconds between kernels that are drawn as one stretch of recomputation.
   const FORWARD = 0, BACKWARD = 1, OTHER = 2;
 
   // Runs of computation of one micro-batch in one stage and direction, by rank.
@@ -29,7 +30,7 @@
         ++step.tasks;
         if (timeClass === 1) {
           const open = step.recompute[step.recompute.length - 1];
-          if (open && trace.start[i] - open[1] < 1e5) open[1] = trace.end[i];
+          if (open && trace.start[i] - open[1] < NEAR) open[1] = trace.end[i];
           else step.recompute.push([trace.start[i], trace.end[i]]);
         }
       }
@@ -69,7 +70,7 @@
       for (const { y, rank, steps } of this.lines) {
         if (y + ROW < top || y > bottom) continue;
         const stages = this.stages[rank];
-        context.font = "11px system-ui, 'DejaVu Sans', sans-serif";
+        context.font = Twinstep.font("11px");
         context.textAlign = "center";
         context.textBaseline = "middle";
         for (const step of steps) {
@@ -80,7 +81,7 @@
             : Twinstep.stepColour(backward, stages.indexOf(step.stage), stages.length);
           const width = Math.max(to - from, .5);
           context.fillRect(from, y - top, width, ROW);
-          context.fillStyle = "#f5e960";
+          context.fillStyle = Twinstep.STEP_RECOMPUTE;
           for (const [begin, end] of step.recompute) {
             const at = Math.max(left, x(begin));
             const until = Math.min(right, x(end));
@@ -102,9 +103,9 @@
       for (const { y, rank } of this.lines) {
         if (y + ROW < top || y > bottom) continue;
         context.fillStyle = "#1f2328";
-        context.font = "600 11px system-ui, 'DejaVu Sans', sans-serif";
+        context.font = Twinstep.font("600 11px");
         context.fillText(Twinstep.rankName(this.trace, rank), 6, y - top + ROW / 2 + .5);
-        context.font = "11px system-ui, 'DejaVu Sans', sans-serif";
+        context.font = Twinstep.font("11px");
         context.fillStyle = "#57606a";
         context.textAlign = "right";
         context.fillText(`stage ${this.trace.ranks[rank].pp}`, gutter - 6, y - top + ROW / 2 + .5);
@@ -142,7 +143,7 @@
   Twinstep.scheduleLegend = () => [
     { name: "forward (paler: later stage of the device)", colour: Twinstep.stepColour(false, 0, 1) },
     { name: "backward", colour: Twinstep.stepColour(true, 0, 1) },
-    { name: "of it recomputation", colour: "#f5e960" },
+    { name: "of it recomputation", colour: Twinstep.STEP_RECOMPUTE },
     { name: "optimizer and the like", colour: Twinstep.STEP_OTHER },
     { name: "bubble", colour: "#ffffff" },
   ];

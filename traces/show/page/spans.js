@@ -41,7 +41,7 @@
   }
 
   const measure = document.createElement("canvas").getContext("2d");
-  measure.font = "11px system-ui, 'DejaVu Sans', sans-serif";
+  measure.font = Twinstep.font("11px");
   const widths = new Map();
   const widthOf = (text) => {
     if (!widths.has(text)) widths.set(text, measure.measureText(text).width);
