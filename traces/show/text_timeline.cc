@@ -16,7 +16,7 @@ namespace twinstep {
 namespace {
 
 constexpr std::size_t kLeastWidth = 60;
-constexpr std::size_t kRankWidth = 9, kLaneWidth = 9;
+constexpr std::size_t kLeastRankWidth = 9, kLaneWidth = 9;
 constexpr std::size_t kShareWidth = 6;  // " 100 %"
 constexpr double kSecondsPerPicosecond = 1e-12;
 
@@ -58,7 +58,8 @@ class Picture {
         timeline_(ArrangeRows(trace)),
         from_ps_(static_cast<double>(options.from_ps)),
         to_ps_(static_cast<double>(options.to_ps > 0 ? options.to_ps : trace.iteration_ps())),
-        columns_(std::max(options.width, kLeastWidth) - kRankWidth - kLaneWidth - kShareWidth - 1),
+        rank_width_(RankWidth()),
+        columns_(std::max(options.width, kLeastWidth) - rank_width_ - kLaneWidth - kShareWidth - 1),
         column_ps_((to_ps_ - from_ps_) / static_cast<double>(columns_)) {}
 
   std::string Draw() {
@@ -70,7 +71,7 @@ class Picture {
       const bool is_new = row.rank != last_rank;
       if (is_new && last_rank >= 0) rows += MemoryOf(static_cast<std::uint32_t>(last_rank));
       last_rank = row.rank;
-      rows += DrawLane(row, is_new ? StrCat("rank ", RankOf(row.rank).global_rank()) : "");
+      rows += DrawLane(row, is_new ? RankLabel(RankOf(row.rank)) : "");
     }
     if (last_rank >= 0) rows += MemoryOf(static_cast<std::uint32_t>(last_rank));
     return Legend() + rows + Axis();
@@ -90,6 +91,18 @@ class Picture {
   }
   bool Shows(std::uint32_t rank) const {
     return !options_.shows_rank || options_.shows_rank(RankOf(rank).global_rank());
+  }
+
+  static std::string RankLabel(const Trace::Rank& rank) {
+    return StrCat("rank ", rank.global_rank());
+  }
+  // Of the longest label and a space.
+  std::size_t RankWidth() const {
+    std::size_t width = kLeastRankWidth;
+    for (const Trace::Rank& rank : trace_.ranks()) {
+      width = std::max(width, RankLabel(rank).size() + 1);
+    }
+    return width;
   }
 
   // Visits the columns that [begin, end) reaches, with the picoseconds in each.
@@ -171,8 +184,8 @@ class Picture {
     text.resize(width - 1, ' ');
     return text + " ";
   }
-  static std::string Labels(const std::string& rank, const std::string& lane) {
-    return Padded(rank, kRankWidth) + Padded(lane, kLaneWidth);
+  std::string Labels(const std::string& rank, const std::string& lane) const {
+    return Padded(rank, rank_width_) + Padded(lane, kLaneWidth);
   }
 
   std::string Legend() const {
@@ -190,7 +203,7 @@ class Picture {
     const std::string left = Seconds(from_ps_ * kSecondsPerPicosecond);
     const std::string right = Seconds(to_ps_ * kSecondsPerPicosecond);
     const std::size_t used = std::min(columns_, left.size() + right.size());
-    return std::string(kRankWidth + kLaneWidth, ' ') + left + std::string(columns_ - used, ' ') +
+    return std::string(rank_width_ + kLaneWidth, ' ') + left + std::string(columns_ - used, ' ') +
            right + "\n";
   }
 
@@ -198,6 +211,7 @@ class Picture {
   const TextTimelineOptions& options_;
   const Timeline timeline_;
   const double from_ps_, to_ps_;
+  const std::size_t rank_width_;
   const std::size_t columns_;
   const double column_ps_;
   std::array<bool, kGlyphs.size()> used_{};
@@ -210,7 +224,7 @@ std::string TextTimeline(const Trace& trace, const TextTimelineOptions& options)
       StrCat(trace.name(), trace.name().empty() ? "" : ": ",
              Seconds(static_cast<double>(trace.iteration_ps()) * kSecondsPerPicosecond), ", ",
              CountOf(trace.task_size(), "task"), " of ", CountOf(trace.ranks_size(), "rank"), "\n");
-  if (trace.iteration_ps() <= 0) return text;
+  if (trace.iteration_ps() <= options.from_ps) return text;  // Nothing runs by then.
   Picture picture(trace, options);
   text += picture.Draw();
   const bool whole = options.from_ps == 0 && options.to_ps == 0;

@@ -111,6 +111,19 @@ TEST(TextTimelineTest, RanksAndTimesAreChosen) {
   EXPECT_THAT(text, HasSubstr("rank 1   compute  FFFFFFFFFFFFFFFFFFFFFFFFFFFFRRRRRRR 100 %"));
 }
 
+TEST(TextTimelineTest, NumbersOfRanksAreWhole) {
+  Trace trace = TinyTrace();
+  trace.mutable_ranks(1)->set_global_rank(4'294'967'295);
+  const std::string text = TextTimeline(trace, {.width = 60});
+  EXPECT_THAT(text, HasSubstr("rank 0          compute  FF"));
+  EXPECT_THAT(text, HasSubstr("rank 4294967295 compute  .."));
+}
+
+TEST(TextTimelineTest, AfterItsEndATraceHasNothingToShow) {
+  EXPECT_EQ(TextTimeline(TinyTrace(), {.from_ps = 60'000}),
+            "two ranks: 60.00 ns, 10 tasks of 2 ranks\n");
+}
+
 TEST(RankListTest, NumbersAndRanges) {
   const auto list = ParseRankList("0,4..7");
   ASSERT_TRUE(list.ok());
