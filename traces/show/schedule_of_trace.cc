@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 #include <string>
-#include <tuple>
+#include <utility>
 
 #include "sim/graph/ids.h"
 #include "traces/breakdown.h"

@@ -117,10 +117,6 @@ Timeline ArrangeRows(const Trace& trace) {
                          trace.lane(order[i + 1]) != trace.lane(event);
     if (is_last) rows.MoveTo(trace.rank(event), trace.lane(event), &timeline);
   }
-  timeline.place.resize(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    timeline.place[static_cast<std::size_t>(timeline.events[i])] = static_cast<std::uint32_t>(i);
-  }
   timeline.time_classes = TimeClasses(trace);
   return timeline;
 }

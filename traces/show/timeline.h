@@ -24,7 +24,6 @@ struct TimelineRow {
 struct Timeline {
   std::vector<TimelineRow> rows;           // By rank, then lane.
   std::vector<int> events;                 // Of the trace, row by row.
-  std::vector<std::uint32_t> place;        // By event of the trace: its index in `events`.
   std::vector<std::uint8_t> time_classes;  // By event of the trace: TimeClass, as a number, or:
 };
 
