@@ -7,6 +7,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace twinstep {
 namespace {
@@ -107,6 +110,17 @@ TEST(EvaluateCommandTest, BadInputNamesFileLineAndField) {
   EXPECT_EQ(bad.code, ExitCode::kBadInput);
   EXPECT_THAT(bad.err, HasSubstr("suite.textproto:2:"));
   EXPECT_THAT(bad.err, HasSubstr("rows[0]"));
+  for (const auto& [row, problem] : std::vector<std::pair<std::string, std::string>>{
+           {"collective { op: \"all_reduce\" bytes: 8 }", "needs gpus_a_node"},
+           {"collective { op: \"all_reduce\" bytes: 8 gpus_a_node: 1 }", "needs two GPUs"},
+           {"collective { op: \"all_reduce\" gpus_a_node: 8 }", "needs bytes"},
+           {"collective { op: \"add\" bytes: 8 gpus_a_node: 8 }", "no collective 'add'"},
+           {"copy { to_gpu: true }", "needs bytes"}}) {
+    const Called kernel = Call({WriteSuite(
+        "name: \"x\" cluster: \"dgx-a100\" rows { name: \"a\" seconds: 1 " + row + " }")});
+    EXPECT_EQ(kernel.code, ExitCode::kBadInput) << row;
+    EXPECT_THAT(kernel.err, HasSubstr(problem)) << row;
+  }
   EXPECT_THAT(Call({"llama3-h10"}).err, HasSubstr("llama3-h100"));
   EXPECT_EQ(Call({"gemm", "--jobs", "0"}).code, ExitCode::kBadInput);
   EXPECT_EQ(Call({"--no-such"}).code, ExitCode::kBadInput);

@@ -1,5 +1,6 @@
 #include "sim/evaluate/suites/validate_suite.h"
 
+#include <cstdint>
 #include <set>
 #include <string>
 
@@ -20,6 +21,19 @@ bool HasOtherMeasure(const Row& row) {
 }
 
 // Empty if the row is right.
+std::string ProblemOf(const CollectiveRow& row) {
+  static const std::set<std::string> kOps = {"all_reduce", "all_gather", "reduce_scatter", "send"};
+  constexpr std::int64_t kMostMembers = 1'000'000;
+  if (!kOps.contains(row.op())) return StrCat("has no collective '", row.op(), "'");
+  if (row.bytes() < 1) return "needs bytes";
+  if (row.gpus_a_node() < 1) return "needs gpus_a_node";
+  if (row.gpus_a_node() == 1 && row.nodes() < 2) return "needs two GPUs";
+  if (row.gpus_a_node() > kMostMembers || row.nodes() > kMostMembers) {
+    return StrCat("has more than ", kMostMembers, " GPUs a node, or nodes");
+  }
+  return "";
+}
+
 std::string ProblemOf(const Suite& suite, const Row& row) {
   const bool iteration = !row.model().empty();
   const int kinds = iteration + row.has_operation() + row.has_collective() + row.has_copy();
@@ -37,6 +51,8 @@ std::string ProblemOf(const Suite& suite, const Row& row) {
     return "gives bus_bytes_per_s without collective";
   }
   if (row.has_operation() && row.operation().dims_size() > 6) return "has more than six dims";
+  if (row.has_copy() && row.copy().bytes() < 1) return "needs bytes";
+  if (row.has_collective()) return ProblemOf(row.collective());
   return "";
 }
 

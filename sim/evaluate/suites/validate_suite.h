@@ -7,8 +7,9 @@
 
 namespace twinstep {
 
-// Every row says what ran and at least one thing that was measured; names are unique; numbers are
-// finite. An Error names file, line and field of each problem.
+// Every row says what ran, of a collective or copy its bytes and GPUs, and at least one thing that
+// was measured; names are unique; numbers are finite. An Error names file, line and field of each
+// problem.
 Status ValidateSuite(const Suite& suite, const TextSource& source);
 
 }  // namespace twinstep
