@@ -1,10 +1,7 @@
 #include "validate/validate_command.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
@@ -146,6 +143,7 @@ class Command {
     profile_input.model = train.model;
     profile_input.plans = {{.name = "", .cluster = train.cluster, .plan = train.plan}};
     profile_input.on_gpu = train.backend == BackendKind::kCuda;
+    profile_input.deterministic = train.deterministic;
     profile_input.threads = train.threads;
     profile_input.seconds = input->measure_s;
     if (profile_input.on_gpu) profile_input.data = train.data;
@@ -174,8 +172,9 @@ class Command {
   ExitCode Report(const ValidateInput& input, const Validation& validation,
                   const std::vector<std::string>& warnings) {
     const bool json_only = options_.Get("json") == "-";
-    if (!json_only)
+    if (!json_only) {
       output_.out() << HeadText(input, validation) << ComparisonText(validation.comparison);
+    }
     if (const auto path = options_.Get("json")) {
       const std::string text = JsonOf(input, validation, warnings).dump(2) + "\n";
       if (json_only) {

@@ -84,7 +84,8 @@ Result<ValidateInput> ReadValidateInput(const Options& options) {
   if (input.train.threads <= 0) {
     input.train.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   }
-  input.train.quick_weights = input.train.backend == BackendKind::kCuda;
+  input.train.quick_weights =
+      input.train.backend == BackendKind::kCuda && input.train.init_from.empty();
   if (measures) {
     input.measure_s = kDefaultMeasureSeconds;
   } else if (options.Has("profile-seconds")) {

@@ -60,8 +60,9 @@ Cluster GpuCluster(const Cluster& described, const GpuSamples& samples, int host
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> MakeTimedCudaBackend(int host_threads) {
-  return MakeCudaBackend({.record_times = true, .host_threads = host_threads});
+Result<std::unique_ptr<Backend>> MakeTimedCudaBackend(const ProfileInput& input) {
+  return MakeCudaBackend(
+      {.deterministic = input.deterministic, .record_times = true, .host_threads = input.threads});
 }
 
 std::size_t StepsOfGpuMeasurement(const ProfileInput& input) {
@@ -73,7 +74,7 @@ Result<Profile> MeasureGpuProfile(const ProfileInput& input, const MakeBackend& 
   GpuSamples samples;
   for (const PlanToMeasure& plan : input.plans) {
     const GpuMeasureOptions options{
-        .make_backend = [&] { return make_backend(input.threads); },
+        .make_backend = [&] { return make_backend(input); },
         .seconds = input.seconds / static_cast<double>(input.plans.size()),
         .warm_up_s = samples.primitives.times.empty() ? sizes.warm_up_s : sizes.warm_up_s / 2,
         .sizes = sizes,

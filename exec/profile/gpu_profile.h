@@ -14,9 +14,9 @@
 
 namespace twinstep {
 
-// Makes a backend that records times; `host_threads` serve its host tasks.
-using MakeBackend = std::function<Result<std::unique_ptr<Backend>>(int host_threads)>;
-Result<std::unique_ptr<Backend>> MakeTimedCudaBackend(int host_threads);
+// Makes a backend that records times, and computes as the training will.
+using MakeBackend = std::function<Result<std::unique_ptr<Backend>>(const ProfileInput& input)>;
+Result<std::unique_ptr<Backend>> MakeTimedCudaBackend(const ProfileInput& input);
 
 // How many times MeasureGpuProfile calls progress->Step().
 std::size_t StepsOfGpuMeasurement(const ProfileInput& input);

@@ -24,7 +24,8 @@ struct ProfileInput {
   Model model;
   std::vector<PlanToMeasure> plans;
   bool on_gpu = false;
-  int threads = 1;  // On a GPU: of its host tasks.
+  bool deterministic = false;  // On a GPU (exec/cuda/cuda_options.h).
+  int threads = 1;             // On a GPU: of its host tasks.
   double seconds = 0;
   std::string data;                // As LoweredPlan::data.
   std::string output;              // Where the profile goes.

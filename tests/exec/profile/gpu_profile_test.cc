@@ -24,7 +24,7 @@ namespace {
 using testing::IsEmpty;
 using testing::SizeIs;
 
-Result<std::unique_ptr<Backend>> MakeCpuBackend(int /*host_threads*/) {
+Result<std::unique_ptr<Backend>> MakeCpuBackend(const ProfileInput& /*input*/) {
   return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(CpuBackendOptions{.threads = 3}));
 }
 
