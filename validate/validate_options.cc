@@ -44,7 +44,9 @@ const std::vector<OptionGroup>& Groups() {
           {"tolerance-kind", "X", "of the busy time of each kind of task"},
           {"tolerance-exposed", "X",
            "of communication and copies that nothing hides, each where it is 5 % of the iteration"},
-          {"tolerance-memory", "X", "of the memory of each pool"}}});
+          {"tolerance-memory", "X",
+           "of the memory of each pool, and of what the driver says of a GPU's, which must not be "
+           "more than predicted"}}});
     groups.push_back(
         {"Output",
          {{"json", "FILE|-",

@@ -48,7 +48,7 @@ const std::vector<OptionGroup>& Groups() {
        {{"backend", "NAME", "cpu (default), or cuda: this machine's GPU"},
         {"threads", "N",
          "threads that the training will have (default: one a core). Everything is measured alone, "
-         "and while so many threads compute"},
+         "and while so many threads compute; of cuda those of host tasks"},
         {"seconds", "X", "time to spend, shared by the plans (default: 20)"}}},
       {"Output",
        {{"output", "FILE", "the profile, a text file of the schema hw_specs/profile.proto"},
@@ -65,10 +65,12 @@ How it measures
   Each plan runs for some iterations on one thread, so that every task runs alone, but where it
   stands in an iteration: with its operands where the tasks before it have left them, in a cache or
   in DRAM. Then on all threads, as in training (several such runs side by side where the plan has
-  fewer ranks), for times under load; messages and collectives are taken from these. Where that takes too long, as few micro-batches run
-  as have every task's shape. Entries are
-  medians without outliers (more than 1.5 inter-quartile ranges outside of the quartiles). Other
-  work on the machine makes a profile worse.
+  fewer ranks), for times under load; messages and collectives are taken from these. Where that
+  takes too long, as few micro-batches run as have every task's shape. Entries are medians without
+  outliers (more than 1.5 inter-quartile ranges outside of the quartiles). Other work on the machine
+  makes a profile worse.
+  On a GPU some layers of the model train in steady state, alone and beside copies; then runs by
+  itself what else the plans do. Plans of one rank only.
 
 Examples
   twinstep profile --model tiny-llama --global-batch 8 --micro-batch 2 --pp 2 \
