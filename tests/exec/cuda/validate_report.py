@@ -133,8 +133,9 @@ def main():
             traces = work / f'{model}-{i}.traces'
             command = [options.twinstep, 'validate', '--backend', 'cuda', '--model', model_file,
                        '--plan', plans[i], '--data', data, '--profile', profile, '--steps',
-                       options.steps, '--drop', '0', '--json', result, '--save-traces', traces, '--tolerance', '0.05',
-                       '--tolerance-kind', '0.05', '--tolerance-memory', '0.03']
+                       options.steps, '--drop', '0', '--json', result, '--save-traces', traces,
+                       '--tolerance', '0.05', '--tolerance-kind', '0.05', '--tolerance-memory',
+                       '0.03']
             if run(command, work / f'{model}-{i}.log') > 1 or not result.exists():
                 entry['failed'] = 'validate'
                 continue
@@ -184,7 +185,8 @@ def print_table(results):
     print(f'{len(done)} rows: iteration median {100 * statistics.median(errors):.2f} %, worst '
           f'{100 * max(errors):.2f} %; kinds median {100 * statistics.median(kinds):.2f} %, worst '
           f'{100 * max(kinds):.2f} %; memory {100 * min(memory):+.2f} to {100 * max(memory):+.2f} %')
-    ranked = [row for row in results[:RANKED] if 'error' in row and row['model'] == 'llama-1.3b']
+    candidates = {row[:2] for row in ROWS[:RANKED]}
+    ranked = [row for row in done if (row['model'], row['plan']) in candidates]
     wrong = [(a['plan'], b['plan']) for i, a in enumerate(ranked) for b in ranked[i + 1:]
              if max(a['measured_s'], b['measured_s']) > 1.03 * min(a['measured_s'], b['measured_s'])
              and (a['measured_s'] < b['measured_s']) != (a['predicted_s'] < b['predicted_s'])]
