@@ -20,7 +20,7 @@ namespace twinstep {
 namespace {
 
 // What the recorded runs were off, rounded up; a change of the simulator that leaves it shows.
-constexpr double kMostIterationError = 0.05;
+constexpr double kMostIterationError = 0.03;
 
 std::vector<std::filesystem::path> RecordedRuns() {
   std::vector<std::filesystem::path> runs;
