@@ -22,8 +22,10 @@ namespace twinstep {
 namespace {
 
 constexpr std::size_t kMemoryPoints = 500;
-constexpr double kWarmUp_s = 2;
-constexpr std::int64_t kBytesOfPinnedPerTableByte = 512;
+constexpr double kWarmUpSeconds = 2;
+// Pinned memory is mapped into the GPU's address space: eight bytes of page table a page of four
+// kilobytes.
+constexpr std::int64_t kPinnedBytesPerTableByte = 512;
 
 struct Simulated {
   Trace trace;
@@ -90,14 +92,12 @@ std::optional<DeviceMemory> MemoryOf(const ValidateInput& input, const ArenaPlan
   if (input.profile && input.profile->runtime_overhead_bytes() > 0) {
     overhead = input.profile->runtime_overhead_bytes();
   }
-  // Pinned memory is mapped into the GPU's address space: eight bytes of page table a page of four
-  // kilobytes.
   std::int64_t pinned = 0;
   for (const auto& bytes : arena.arena_bytes) {
     pinned += bytes[static_cast<std::size_t>(Pool::kPinnedHost)];
   }
   return DeviceMemory{
-      .predicted_bytes = memory->arena_bytes + overhead + pinned / kBytesOfPinnedPerTableByte,
+      .predicted_bytes = memory->arena_bytes + overhead + pinned / kPinnedBytesPerTableByte,
       .driver_bytes = memory->used_bytes};
 }
 
@@ -141,7 +141,7 @@ Status RunFiniteStep(Training* training) {
 // A GPU's clocks follow its load: they are steady after some seconds.
 Status WarmUp(Training* training) {
   const auto begin = std::chrono::steady_clock::now();
-  while (std::chrono::steady_clock::now() - begin < std::chrono::duration<double>(kWarmUp_s)) {
+  while (std::chrono::steady_clock::now() - begin < std::chrono::duration<double>(kWarmUpSeconds)) {
     if (const Status done = RunFiniteStep(training); !done.ok()) return done;
   }
   return Unit{};

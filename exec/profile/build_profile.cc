@@ -20,8 +20,6 @@ double Median(const Summary& summary) {
   return RoundMeasured(std::max(summary.median, kShortest_s));
 }
 
-bool IsCopy(OpCode op) { return op == OpCode::kCopyH2D || op == OpCode::kCopyD2H; }
-
 // 0 where nothing was measured.
 double MedianOf(const std::vector<double>& times_s) {
   return times_s.empty() ? 0 : Median(Summarize(times_s));

@@ -4,6 +4,8 @@
 //   Result<LoweredPlan> layers = LowerFewLayers(model, cluster, plan);
 #pragma once
 
+#include <cstdint>
+
 #include "exec/profile/plan_run.h"
 #include "hw_specs/cluster.pb.h"
 #include "model_zoo/model.pb.h"

@@ -5,9 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <map>
-#include <optional>
 #include <set>
-#include <span>
 #include <utility>
 
 #include "exec/profile/layer_plan.h"
@@ -43,7 +41,6 @@ double Since(Clock::time_point begin) {
 double Seconds(const TaskTime& time) {
   return static_cast<double>(time.end_ns - time.start_ns) * kSecondsPerNanosecond;
 }
-bool IsCopy(OpCode op) { return op == OpCode::kCopyH2D || op == OpCode::kCopyD2H; }
 
 Primitive CopyPrimitive(bool h2d, std::int64_t bytes) {
   OpShape shape{.op = h2d ? OpCode::kCopyH2D : OpCode::kCopyD2H, .dtype = Dtype::kUint8};
@@ -295,8 +292,9 @@ class GpuMeasurement {
     if (!is_first_) return Unit{};
     // The engines take one rate of both directions together.
     ProbeGraph both;
-    for (const bool h2d : {true, false})
+    for (const bool h2d : {true, false}) {
       both.AddCopies(h2d, options_.sizes.beside_bytes, 4 * kProbeRepeats);
+    }
     Means both_ways;
     const Status done = MeasureProbes(std::move(both), kCopyShare / 3, &both_ways);
     if (!done.ok()) return done;

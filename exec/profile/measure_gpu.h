@@ -64,11 +64,10 @@ struct GpuSamples {
   double h2d_beside_host = 1, d2h_beside_host = 1;  // Beside CPU Adam.
   // Of CPU Adam: alone, beside copies up, down, and both ways.
   std::array<double, 4> host_adam_params_per_s{};
-  std::int64_t overhead_bytes =
-      0;  // The few layers that were measured last, and the scratch of their tasks' kernels.
+  std::int64_t overhead_bytes = 0;  // On the GPU besides the arena, with scratch of kernels.
+  // The few layers that were measured last, and the scratch of their tasks' kernels.
   TaskGraph layers;
   std::vector<std::int64_t> scratch_bytes;
-  // On the GPU besides the arena, with scratch of kernels.
 };
 
 // Adds to `samples`, which may hold other plans'. The plan must have one rank; its batches and

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <random>
 #include <utility>
-#include <vector>
 
 #include "exec/runtime/batch.h"
 #include "exec/runtime/initialize.h"

@@ -40,8 +40,8 @@ Result<LoweredPlan> LowerForRun(const Model& model, const Cluster& cluster,
 
 class PlanRun {
  public:
-  // Initial weights. `lowered` must outlive the
-  // run. An Error (kNo) names the rank and pool that do not fit into memory.
+  // Initial weights. `lowered` must outlive the run. An Error (kNo) names the rank and pool that do
+  // not fit into memory.
   static Result<std::unique_ptr<PlanRun>> Create(const LoweredPlan& lowered,
                                                  const CpuBackendOptions& options);
   // On any backend that records times; weights of the usual size (exec/runtime/quick_weights.h).

@@ -1,6 +1,7 @@
 #include "exec/profile/probe_graph.h"
 
 #include <map>
+#include <vector>
 
 namespace twinstep {
 namespace {

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "sim/graph/task_graph.h"
 

@@ -204,7 +204,6 @@ TEST_F(TrainCommand, BadInputIsNamed) {
   EXPECT_THAT(error({}), HasSubstr("5 bytes are too few for one sequence of 16 tokens"));
 }
 
-// Nobody trains for hours and then learns that the result cannot be written.
 TEST_F(TrainCommand, LaunchersOfSeveralProcessesAreRefused) {
   for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
     setenv(name, "1", 1);
@@ -217,6 +216,7 @@ TEST_F(TrainCommand, LaunchersOfSeveralProcessesAreRefused) {
   }
 }
 
+// Nobody trains for hours and then learns that the result cannot be written.
 TEST_F(TrainCommand, WhatCannotBeWrittenIsSaidBeforeTheFirstStep) {
   const std::string folder = folder_.File("folder");
   std::filesystem::create_directory(folder);
