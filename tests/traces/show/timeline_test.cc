@@ -10,9 +10,7 @@
 
 #include "tests/traces/tiny_graph.h"
 #include "traces/breakdown.h"
-#include "traces/check_trace.h"
 #include "traces/imported_names.h"
-#include "traces/shape_text.h"
 #include "traces/show/dependencies.h"
 #include "traces/trace_builder.h"
 
@@ -140,26 +138,6 @@ TEST(DependenciesTest, AreTheGraphsEdgesButTheOrderOfLanes) {
     }
   }
   EXPECT_EQ(traced, edges);
-}
-
-TEST(CheckTraceTest, ColumnsOfTheGraphFit) {
-  Trace trace = TinyTrace();
-  EXPECT_EQ(TraceProblem(trace), "");
-  trace.add_dependency(1);
-  EXPECT_EQ(TraceProblem(trace), "column dependency has 9 entries, dependency_count adds up to 8");
-  trace = TinyTrace();
-  trace.set_shape(0, 99);
-  EXPECT_EQ(TraceProblem(trace), "column shape holds 99, there are 2");
-  trace = TinyTrace();
-  trace.add_rendezvous(0);
-  EXPECT_EQ(TraceProblem(trace), "column rendezvous has 11 entries, task has 10");
-}
-
-TEST(ShapeTextTest, NamesDimensions) {
-  OpShape shape{.op = OpCode::kGemmForward, .dims = {4096, 8192, 2048}};
-  EXPECT_EQ(ShapeText(shape), "n 4096 x out 8192 x in 2048, bf16");
-  shape.op = OpCode::kAllReduce;
-  EXPECT_EQ(ShapeText(shape), "");
 }
 
 TEST(DependenciesTest, ATraceWithoutItsGraphHasNone) {
