@@ -11,11 +11,17 @@ namespace twinstep {
 namespace {
 
 constexpr std::size_t kRankLabelWidth = 8;
+constexpr std::size_t kLeastWidth = 40;
 // Columns of a forward: below the first a picture shows no labels, the second holds one such as
 // F12a.
 constexpr double kNarrowForward = 3;
 constexpr double kBothShare = 0.15;  // Less of the other direction in a column is not shown.
 constexpr double kReadableForward = 5;
+
+// Of a picture, without the labels of its rows.
+std::size_t ColumnsOf(const ScheduleViewOptions& options) {
+  return std::max(options.width, kLeastWidth) - kRankLabelWidth - 1;
+}
 
 std::string LabelOf(const TimedStep& step, std::size_t chunks, std::size_t width) {
   std::string label = StrCat(step.backward ? 'B' : 'F', step.micro_batch);
@@ -84,7 +90,7 @@ std::string DrawDenseRow(const ScheduleRow& row, double from_s, double to_s, std
 
 std::string DrawWindow(const std::vector<ScheduleRow>& rows, double from_s, double to_s,
                        const ScheduleViewOptions& options, bool dense = false) {
-  const std::size_t columns = std::max<std::size_t>(options.width, 40) - kRankLabelWidth - 1;
+  const std::size_t columns = ColumnsOf(options);
   std::string text;
   for (const ScheduleRow& row : rows) {
     std::string label = StrCat("rank ", row.global_rank);
@@ -130,7 +136,7 @@ std::string DrawScheduleRows(const std::vector<ScheduleRow>& rows, double end_s,
     }
   }
   const double forward_s = MedianForwardSeconds(rows);
-  const double columns = static_cast<double>(options.width - kRankLabelWidth - 1);
+  const double columns = static_cast<double>(ColumnsOf(options));
   const bool dense = forward_s * columns < kNarrowForward * end_s;
 
   std::string text = "Schedule: F3 forward, B3 backward of micro-batch 3, . neither";

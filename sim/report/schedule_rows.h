@@ -9,7 +9,7 @@
 namespace twinstep {
 
 struct ScheduleViewOptions {
-  std::size_t width = 100;  // Columns of the terminal.
+  std::size_t width = 100;  // Columns of the terminal; at least 40 are used.
   bool colour = false;      // ANSI colours, for a terminal.
 };
 
