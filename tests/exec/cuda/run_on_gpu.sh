@@ -16,6 +16,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$here/../../..
 bin=${BIN:-$root/bazel-bin}
 out=${OUT:-$(mktemp -d)}
+mkdir -p "$out" || exit 2
 steps=("$@")
 [ ${#steps[@]} -gt 0 ] || steps=(correct speed chunks pytorch largest kernels)
 
@@ -144,7 +145,7 @@ largest() {
   note "$(grep '^TOTAL' "$log" || echo "largest: FAILED: $(tail -2 "$log")")"
 }
 
-two_plans() {  # MODEL MICRO_BATCH STEPS PLAN [train]. PyTorch's FSDP2: 104,319 and 19,636 tokens/s.
+two_plans() {  # MODEL MICRO_BATCH STEPS PLAN [train]
   local log=$out/two_$1_$2.log
   "$(find_binary training_benchmark)" "$out/$1.textproto" "$2" 64 1024 "$3" "$4" ${5:-} >"$log" 2>&1
   note "$(grep '^TOTAL' "$log" || echo "two GPUs, $1 '$4': FAILED: $(tail -2 "$log")")"
