@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "exec/cuda/gpu_cluster.h"
+#include "exec/runtime/text_data.h"
 #include "hw_specs/validate_profile.h"
 #include "model_zoo/validate_model.h"
 #include "sim/options/input_options.h"
@@ -86,7 +87,11 @@ Status ReadOutput(const Options& options, ProfileInput* input) {
 Status ReadMeasurement(const Options& options, ProfileInput* input) {
   input->threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   input->seconds = kDefaultSeconds;
-  input->data = options.Get("data").value_or("");
+  if (const auto data = options.Get("data")) {
+    const Status bytes = CheckByteVocabulary(input->model.vocab_size());
+    if (!bytes.ok()) return bytes;
+    input->data = *data;
+  }
   return FirstError({ReadWord<bool>(options, "backend", {{"cpu", false}, {"cuda", true}},
                                     [input](bool on_gpu) { input->on_gpu = on_gpu; }),
                      ReadInteger(options, "threads", 1, kMaxThreads,

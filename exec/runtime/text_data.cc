@@ -25,6 +25,13 @@ std::uint64_t Below(std::mt19937_64* random, std::uint64_t limit) {
 
 }  // namespace
 
+Status CheckByteVocabulary(std::int64_t vocabulary) {
+  constexpr std::int64_t kByteValues = 256;
+  if (vocabulary >= kByteValues) return Unit{};
+  return Error{.message = StrCat("a text's bytes need a vocabulary of ", kByteValues,
+                                 ", and the model has ", vocabulary)};
+}
+
 Result<TextData> TextData::Open(const std::string& path, const TextDataOptions& options) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) {

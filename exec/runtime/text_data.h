@@ -18,8 +18,8 @@
 
 namespace twinstep {
 
-// Values that a byte has.
-inline constexpr std::int64_t kByteVocabulary = 256;
+// An Error (kBadInput) if a model's vocabulary has no token for each of the bytes' 256 values.
+Status CheckByteVocabulary(std::int64_t vocabulary);
 
 struct TextDataOptions {
   std::int64_t sequence_length = 0;

@@ -30,10 +30,8 @@ Result<Model> ReadTrainModel(const Options& options) {
   if (!recipe.ok()) return recipe.error();
   const Status valid = ValidateModel(model);
   if (!valid.ok()) return valid.error();
-  if (model.vocab_size() < kByteVocabulary) {
-    return Error{.message = StrCat("--tokenizer bytes needs a vocabulary of ", kByteVocabulary,
-                                   ", and model ", model.name(), " has ", model.vocab_size())};
-  }
+  const Status bytes = CheckByteVocabulary(model.vocab_size());
+  if (!bytes.ok()) return bytes.error();
   return model;
 }
 

@@ -125,6 +125,9 @@ TEST_F(ProfileCommand, BadInputSaysWhatIsWrong) {
   EXPECT_THAT(error({"--append", folder_.File("none")}), HasSubstr("none"));
   EXPECT_THAT(error({"--output", file_, "--backend", "cuda"}), HasSubstr("--backend"));
   EXPECT_THAT(error({"--output", file_, "--tp", "3"}), HasSubstr("3"));
+  EXPECT_THAT(error({"--output", file_, "--data", folder_.File("none")}), HasSubstr("none"));
+  EXPECT_THAT(error({"--output", file_, "--data", file_, "--set", "vocab_size=255"}),
+              HasSubstr("a vocabulary of 256"));
   WriteBytes(file_, "operators { op: \"add\" median_s: -1 }");
   EXPECT_THAT(error({"--append", file_}), HasSubstr("cpu.textproto:1:"));
   // What was there is still there.
