@@ -1,8 +1,8 @@
 // What the ranks of a trace do, in terms that traces of any origin have in common.
 //
-//   const Activity activity = Summarize(trace);
-//   activity.parts[ActivityPart::kIdle]               // Mean of ranks, seconds.
-//   activity.of(OperatorClass::kGemm).busy_s
+//   const Activity activity = SummarizeActivity(trace);
+//   activity.part_s[static_cast<std::size_t>(ActivityPart::kIdle)]   // Of the mean rank.
+//   activity.classes[static_cast<std::size_t>(OperatorClass::kGemm)].busy_s
 //
 // Each instant of a rank belongs to the first part that is active: computation, communication,
 // copies; what is left is idle. So the parts of a rank add up to the iteration. Other than in

@@ -21,8 +21,8 @@
 #include "traces/compare_text.h"
 #include "traces/open_trace.h"
 #include "traces/read_report.h"
-#include "traces/same_graph.h"
 #include "traces/show/html_page.h"
+#include "traces/step_option.h"
 
 namespace twinstep {
 namespace {
@@ -31,11 +31,7 @@ using Json = nlohmann::ordered_json;
 
 const std::vector<OptionGroup>& Groups() {
   static const std::vector<OptionGroup> kGroups = {
-      {"What to compare",
-       {{"step-a", "N|all",
-         "of a profile with several steps, which: ProfilerStep's number, or all of the file "
-         "(default: the middle one by length)"},
-        {"step-b", "N|all", "the same for B"}}},
+      {"What to compare", {StepOption("step-a"), {"step-b", "N|all", "the same for B"}}},
       {"Verdict",
        {{"tolerance", "X",
          "how far A's iteration may be off, as a fraction of B's (0.1: ten per cent)"}}},
@@ -70,18 +66,6 @@ Exit status
   0 done   1 out of tolerance   2 bad input   3 internal error
 )";
 
-Result<StepChoice> ReadStep(const Options& options, const char* name) {
-  StepChoice choice;
-  if (options.Get(name) == "all") {
-    choice.whole = true;
-    return choice;
-  }
-  const Status read =
-      ReadInteger(options, name, 0, [&choice](std::int64_t x) { choice.number = x; });
-  if (!read.ok()) return read.error();
-  return choice;
-}
-
 std::string Help() { return StrCat(kHelp, OptionsHelp(Groups()), kExamples); }
 
 class Command {
@@ -101,7 +85,7 @@ class Command {
     if (!read.ok()) return output_.Fail(read.error());
     std::array<OpenedTrace, 2> opened;
     for (std::size_t i = 0; i < 2; ++i) {
-      const Result<StepChoice> step = ReadStep(options_, i == 0 ? "step-a" : "step-b");
+      const Result<StepChoice> step = ReadStepOption(options_, i == 0 ? "step-a" : "step-b");
       if (!step.ok()) return output_.Fail(step.error());
       Result<OpenedTrace> trace = OpenTrace(names[i], {step.value()});
       if (!trace.ok()) return output_.Fail(trace.error());

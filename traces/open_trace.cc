@@ -21,6 +21,13 @@
 namespace twinstep {
 namespace {
 
+// Only profiles have steps; another trace is an iteration, and so all of it.
+Status CheckNoStep(const std::string& name, const OpenOptions& options) {
+  if (!options.step.number) return Unit{};
+  return Error{.message = StrCat(name, ": is one iteration, no profile: it has no step ",
+                                 *options.step.number)};
+}
+
 bool IsOwnProtobuf(const std::string& file) {
   return file.ends_with(".pb") || file.ends_with(".pb.gz");
 }
@@ -204,6 +211,7 @@ Result<OpenedTrace> OpenTrace(const std::string& name, const OpenOptions& option
   const Result<std::vector<std::string>> files = FilesOfTrace(name);
   if (!files.ok()) return files.error();
   if (std::any_of(files.value().begin(), files.value().end(), IsChakraName)) {
+    if (const Status fits = CheckNoStep(name, options); !fits.ok()) return fits.error();
     return OpenChakra(files.value());
   }
   for (const std::string& file : files.value()) {
@@ -214,6 +222,7 @@ Result<OpenedTrace> OpenTrace(const std::string& name, const OpenOptions& option
       return Error{.message = StrCat(file, ": is a trace of ours, which holds all ranks, and ",
                                      files.value().size(), " files are given")};
     }
+    if (const Status fits = CheckNoStep(name, options); !fits.ok()) return fits.error();
     return OpenOwn(file);
   }
   return OpenKineto(files.value(), options);
@@ -223,6 +232,7 @@ Result<OpenedWork> OpenWork(const std::string& name, const OpenOptions& options)
   const Result<std::vector<std::string>> names = FilesOfTrace(name);
   if (!names.ok()) return names.error();
   if (std::any_of(names.value().begin(), names.value().end(), IsChakraName)) {
+    if (const Status fits = CheckNoStep(name, options); !fits.ok()) return fits.error();
     const Result<std::vector<ChakraFile>> files = ReadChakraFiles(names.value());
     if (!files.ok()) return files.error();
     Result<ChakraImport> import = ImportChakra(files.value());

@@ -1,7 +1,7 @@
 // Traces of any format that this program reads, as a person names them.
 //
 //   Result<OpenedTrace> opened = OpenTrace("profiles/", {});
-//   std::cout << ReadText(opened.value().report);   // What was read, kept and skipped, and why.
+//   std::cout << ReadText("A", opened.value().report);  // What was read, kept, skipped, and why.
 //   Use(opened.value().trace);
 //
 // A name is a file, a folder (all files of its traces, each a rank), or several of these with
@@ -25,7 +25,7 @@
 namespace twinstep {
 
 struct OpenOptions {
-  StepChoice step;  // Of profiles; other traces hold one iteration.
+  StepChoice step;  // Of profiles; other traces hold one iteration, a number is an error.
 };
 
 // So many events of one sort.

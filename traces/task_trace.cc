@@ -5,15 +5,11 @@
 #include <map>
 #include <numeric>
 
+#include "traces/add_names.h"
 #include "traces/shape_text.h"
 
 namespace twinstep {
 namespace {
-
-template <typename Enum>
-void AddNames(int count, google::protobuf::RepeatedPtrField<std::string>* names) {
-  for (int i = 0; i < count; ++i) names->Add(Name(static_cast<Enum>(i)));
-}
 
 void AddEvent(const TaskGraph& graph, const TaskTimes& times, TaskId id, Trace* trace) {
   const Task& task = graph.tasks[id];

@@ -33,7 +33,6 @@ struct WorkTask {
   std::int64_t flops = 0, memory_bytes = 0;
   // A helper of the importer (time of the host between launches); it stands in no trace.
   bool hidden = false;
-  std::uint32_t micro_batch = kNoTag, stage = kNoTag, block = kNoTag, chunk = kNoTag;
 };
 
 // Tasks that start and end together.

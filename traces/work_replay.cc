@@ -10,15 +10,12 @@
 #include <vector>
 
 #include "sim/graph/op.h"
+#include "sim/str_cat.h"
+#include "traces/add_names.h"
 #include "traces/operator_class.h"
 
 namespace twinstep {
 namespace {
-
-template <typename Enum>
-void AddNames(int count, google::protobuf::RepeatedPtrField<std::string>* names) {
-  for (int i = 0; i < count; ++i) names->Add(Name(static_cast<Enum>(i)));
-}
 
 // An operation of ours that does work of the same kind.
 OpCode OpOf(OperatorClass operator_class) {
@@ -51,12 +48,20 @@ OpCode OpOf(OperatorClass operator_class) {
   }
 }
 
+// About a month: what the engine adds up stays in 64 bits.
+constexpr double kLongest_ps = 3e18;
+
 // Which of our lanes each rank's lanes are: the busiest have one of their own.
 class LaneMap {
  public:
   explicit LaneMap(const WorkGraph& work) {
     std::vector<std::unordered_map<std::uint32_t, std::int64_t>> busy_ps(work.ranks.size());
-    for (const WorkTask& task : work.tasks) busy_ps[task.rank][task.lane] += task.duration_ps + 1;
+    // A task lasts a month at most (a quarter of the range).
+    constexpr std::int64_t kMost_ps = INT64_MAX / 2;
+    for (const WorkTask& task : work.tasks) {
+      std::int64_t& busy = busy_ps[task.rank][task.lane];
+      busy = std::min(busy + task.duration_ps + 1, kMost_ps);
+    }
     for (const auto& of_rank : busy_ps) {
       std::vector<std::pair<std::int64_t, std::uint32_t>> order;
       for (const auto& [lane, busy] : of_rank) order.emplace_back(-busy, lane);
@@ -114,10 +119,10 @@ Trace BuildWorkTrace(const WorkGraph& work, const std::vector<Event>& events,
     trace.add_ready_ps(events[i].ready_ps);
     trace.add_start_ps(events[i].start_ps);
     trace.add_end_ps(events[i].end_ps);
-    trace.add_micro_batch(task.micro_batch);
-    trace.add_stage(task.stage);
-    trace.add_block(task.block);
-    trace.add_chunk(task.chunk);
+    trace.add_micro_batch(kNoTag);
+    trace.add_stage(kNoTag);
+    trace.add_block(kNoTag);
+    trace.add_chunk(kNoTag);
     trace.add_bytes(task.bytes);
   }
   return trace;
@@ -186,13 +191,6 @@ TaskGraph ToTaskGraph(const WorkGraph& work) {
     const auto [at, is_new] = shapes.try_emplace(shape, static_cast<ShapeId>(graph.shapes.size()));
     if (is_new) graph.shapes.push_back(shape);
     task.shape = at->second;
-    const auto tag = [](std::uint32_t value) {
-      return static_cast<std::uint16_t>(std::min<std::uint32_t>(value, kNoTag));
-    };
-    task.micro_batch = tag(from.micro_batch);
-    task.stage = tag(from.stage);
-    task.block = tag(from.block);
-    task.chunk = tag(from.chunk);
     graph.tasks.push_back(task);
     graph.rank_begin[from.rank + 1] = graph.TaskCount();
   }
@@ -211,6 +209,10 @@ Result<WorkReplay> ReplayWork(const WorkGraph& work, std::span<const double> fac
   for (std::size_t i = 0; i < work.tasks.size(); ++i) {
     const WorkTask& task = work.tasks[i];
     const double scaled = static_cast<double>(task.duration_ps) * (factor.empty() ? 1 : factor[i]);
+    if (!(static_cast<double>(task.gap_ps) + scaled <= kLongest_ps)) {
+      return Error{.message = StrCat("a task lasts more than a month: ", work.operators[task.op],
+                                     " of rank ", work.ranks[task.rank])};
+    }
     const Picoseconds time = task.gap_ps + std::llround(scaled);
     const auto [at, is_new] =
         cost_of.try_emplace(time, static_cast<std::uint32_t>(run.costs.costs.size()));

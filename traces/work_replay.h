@@ -31,7 +31,7 @@ struct WorkReplay {
 };
 
 // `factor` multiplies durations, by task; empty: nothing changes. An Error of kNo is a deadlock:
-// the ranks' orders do not fit together.
+// the ranks' orders do not fit together; one of kBadInput names a task that lasts too long.
 Result<WorkReplay> ReplayWork(const WorkGraph& work, std::span<const double> factor);
 
 // The trace as it was; origin IMPORTED. Every task has a start_ps.

@@ -23,6 +23,7 @@
 #include "traces/activity_text.h"
 #include "traces/open_trace.h"
 #include "traces/read_report.h"
+#include "traces/step_option.h"
 #include "traces/time_cells.h"
 #include "traces/trace_io.h"
 #include "traces/work_replay.h"
@@ -68,14 +69,8 @@ class Command {
 
  private:
   Status Read() {
-    StepChoice step;
-    if (options_.Get("graph-step") == "all") {
-      step.whole = true;
-    } else {
-      const Status number =
-          ReadInteger(options_, "graph-step", 0, [&step](std::int64_t x) { step.number = x; });
-      if (!number.ok()) return number;
-    }
+    const Result<StepChoice> step = ReadStepOption(options_, "graph-step");
+    if (!step.ok()) return step.error();
     std::vector<std::string> texts;
     for (const Option& option : options_.given()) {
       if (option.name == "scale") texts.push_back(option.value);
@@ -95,7 +90,7 @@ class Command {
       traced_on_ = std::move(cluster).value();
       if (!cluster_) return OptionError("traced-on", "needs --cluster, which to replay on");
     }
-    Result<OpenedWork> opened = OpenWork(*options_.Get("graph"), {step});
+    Result<OpenedWork> opened = OpenWork(*options_.Get("graph"), {step.value()});
     if (!opened.ok()) return opened.error();
     opened_ = std::move(opened).value();
     return Price();
@@ -175,7 +170,9 @@ class Command {
     json["unchanged_error"] = traced_s > 0 ? Json(unchanged_s / traced_s - 1) : Json(nullptr);
     json["tasks"] = what_if.trace.task_size();
     json["scale"] = Json::object();
-    for (const WorkScale& scale : scales_) json["scale"][scale.what] = scale.factor;
+    for (const WorkScale& scale : scales_) {
+      json["scale"][scale.what] = json["scale"].value(scale.what, 1.0) * scale.factor;
+    }
     json["read"] = ToJson(opened_.report);
     json["comparison"] = ToJson(comparison);
     json["warnings"] = warnings_;
@@ -223,9 +220,7 @@ OptionGroup GraphOptions() {
           {{"graph", "TRACE",
             "a profile of PyTorch (.json, .json.gz) or Chakra traces (.et); several ranks: a "
             "folder, or names with commas between them"},
-           {"graph-step", "N|all",
-            "of a profile with several steps, which: ProfilerStep's number, or all of the file "
-            "(default: the middle one by length)"},
+           StepOption("graph-step"),
            {"scale", "KIND=FACTOR",
             "durations of a kind of task (collective, host ...), of operator (gemm, all_reduce "
             "...) or of a phase (backward ...), times FACTOR. May be repeated",

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "sim/cost/graph_costs.h"
 #include "sim/graph/ids.h"
 #include "sim/str_cat.h"
 #include "sim/textproto/closest_name.h"
@@ -12,8 +13,6 @@
 
 namespace twinstep {
 namespace {
-
-constexpr double kPicosecondsInASecond = 1e12;
 
 template <typename Enum>
 std::optional<Enum> Named(const std::string& name, int count) {
@@ -179,7 +178,7 @@ std::int64_t PriceUntimed(const Cluster& cluster, WorkGraph* work) {
     const double seconds = UntimedSeconds(*work, task, classes[task.op], cluster);
     // A week is longer than any task.
     if (!(seconds > 0) || seconds > 7 * 86400.0) continue;
-    task.duration_ps = std::llround(seconds * kPicosecondsInASecond);
+    task.duration_ps = std::llround(seconds * kPicosecondsPerSecond);
     ++priced;
   }
   return priced;

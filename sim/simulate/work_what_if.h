@@ -1,10 +1,12 @@
 // What of a traced iteration takes how much longer or shorter.
 //
 //   Result<std::vector<WorkScale>> scales = ParseWorkScales({"collective=0.5", "gemm=0.8"});
-//   std::vector<double> factor = FactorsOf(work, scales.value(), nullptr);
+//   std::vector<std::int64_t> touched;
+//   Result<std::vector<double>> factors = FactorsOf(work, scales.value(), nullptr, &touched);
 //   PriceUntimed(cluster, &work);            // Chakra traces without durations.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -49,6 +49,9 @@ TEST(GraphCommandTest, ReplaysAsItWasAndWithChanges) {
   const auto scaled = JsonOf({"--graph", profile, "--scale", "gemm=2"});
   EXPECT_GT(scaled.at("iteration_time_s"), same.at("iteration_time_s"));
   EXPECT_EQ(scaled.at("scale").at("gemm"), 2);
+  const auto twice = JsonOf({"--graph", profile, "--scale", "gemm=0.5", "--scale", "gemm=4"});
+  EXPECT_EQ(twice.at("scale").at("gemm"), 2);
+  EXPECT_EQ(twice.at("iteration_time_s"), scaled.at("iteration_time_s"));
   // The machine that it was traced on changes nothing, a lesser one does.
   const auto machine = JsonOf({"--graph", profile, "--cluster", "h800", "--traced-on", "h800"});
   EXPECT_EQ(machine.at("iteration_time_s"), same.at("iteration_time_s"));
@@ -93,6 +96,8 @@ TEST(GraphCommandTest, OptionsThatDoNotFitAreNamed) {
   EXPECT_THAT(error({"--graph", profile, "--cluster", "h800"}), HasSubstr("needs --traced-on"));
   EXPECT_THAT(error({"--graph", "/nowhere.json"}), HasSubstr("/nowhere.json: cannot read"));
   EXPECT_THAT(error({"--graph", profile, "--graph-step", "9"}), HasSubstr("has no step 9"));
+  EXPECT_THAT(error({"--graph", profile, "--scale", "gemm=1e6", "--scale", "forward=1e6"}),
+              HasSubstr("a task lasts more than a month"));
   const Outcome idle = Simulate({"--graph", profile, "--scale", "d2h=2"});
   EXPECT_EQ(idle.code, ExitCode::kDone);
   EXPECT_THAT(idle.err, HasSubstr("--scale d2h changed nothing"));

@@ -128,6 +128,8 @@ TEST(CompareCommandTest, BadInputIsASentence) {
     EXPECT_THAT(outcome.err, HasSubstr(path + ": ")) << name;
   }
   EXPECT_EQ(Compare({good, good, "--step-b", "x"}).code, ExitCode::kBadInput);
+  EXPECT_THAT(Compare({good, good, "--step-b", "3"}).err, HasSubstr("it has no step 3"));
+  EXPECT_EQ(Compare({good, good, "--step-b", "all"}).code, ExitCode::kDone);
   EXPECT_EQ(Compare({good, good, "--tolerence", "1"}).code, ExitCode::kBadInput);
   EXPECT_THAT(Compare({"--help"}).out, HasSubstr("compare A B"));
 }

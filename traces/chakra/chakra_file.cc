@@ -15,7 +15,7 @@
 namespace twinstep {
 namespace {
 
-// The number between the last two points of "step.12.et".
+// The digits before the suffix: 12 of "step.12.et" and "rank12.et".
 std::int64_t RankOfName(const std::string& path) {
   const std::string stem = std::filesystem::path(path).stem().string();
   const std::size_t digits = stem.find_last_not_of("0123456789") + 1;

@@ -1,8 +1,8 @@
 // Chakra execution traces, one file a rank, as a program to replay, and what is wrong with them.
 //
 //   std::vector<ChakraFile> files = ...;
-//   ChakraImport import = ImportChakra(files);
-//   import.lint.missing_predecessors.count ...
+//   Result<ChakraImport> import = ImportChakra(files);
+//   import.value().lint.missing_predecessors.count ...
 #pragma once
 
 #include <cstdint>

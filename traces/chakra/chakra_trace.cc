@@ -395,13 +395,14 @@ Result<std::optional<Trace>> OwnTraceOf(std::span<const ChakraFile> files) {
   }
   std::vector<Event> events;
   for (const ChakraFile& file : files) {
-    const auto rank = rank_of.find(file.rank);
-    if (rank == rank_of.end()) {
-      return Error{.message = StrCat(file.path, ": the trace has no rank ", file.rank)};
+    const auto rank = rank_of.extract(file.rank);
+    if (rank.empty()) {
+      return Error{.message = StrCat(file.path, ": the trace has no rank ", file.rank,
+                                     ", or another file is of it")};
     }
     for (const chakra::Node& node : file.nodes) {
       if (FindAttribute(node, kSecondHalfAttribute) != nullptr) continue;
-      const std::optional<Event> event = EventOf(trace, rank->second, node);
+      const std::optional<Event> event = EventOf(trace, rank.mapped(), node);
       if (!event) {
         return Error{.message = StrCat(file.path, ": node ", node.id(),
                                        " lacks an attribute of ours, or has one of no sense")};

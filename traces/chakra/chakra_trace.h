@@ -34,7 +34,8 @@ bool IsChakraName(const std::string& path);
 std::string ChakraFileName(const std::string& path, std::uint32_t rank);
 
 // The trace that WriteChakra wrote; nothing where another program wrote the files. An Error
-// (kBadInput) names the file and the node that does not fit, or the rank that is missing.
+// (kBadInput) names the file and the node that does not fit, or the rank that is missing or there
+// twice.
 Result<std::optional<Trace>> OwnTraceOf(std::span<const ChakraFile> files);
 
 }  // namespace twinstep

@@ -151,8 +151,6 @@ class Handler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Handler> 
       event_.process.assign(text);
     } else if (field_ == "tid") {
       event_.thread.assign(text);
-    } else if (field_ == "id") {
-      event_.id.assign(text);
     } else if (field_ == "ts") {
       return Time(text, &event_.start_ns);
     } else if (field_ == "dur") {
@@ -188,7 +186,7 @@ const std::string* ChromeEvent::Find(std::string_view argument_name) const {
 }
 
 void ChromeEvent::Clear() {
-  for (std::string* text : {&phase, &name, &category, &process, &thread, &id}) text->clear();
+  for (std::string* text : {&phase, &name, &category, &process, &thread}) text->clear();
   start_ns.reset();
   duration_ns.reset();
   exact_ps.clear();

@@ -25,15 +25,13 @@ struct ChromeArgument {
 
 struct ChromeEvent {
   std::string phase;  // "X": a complete event; "M", "C", "s", "f", "i" ...
-  std::string name, category, process, thread, id;
+  std::string name, category, process, thread;
   std::optional<std::int64_t> start_ns, duration_ns;
   // Our own files': "ps" [ready, start, end], or [time] of a counter.
   std::vector<std::int64_t> exact_ps;
   std::vector<std::int64_t> dependencies;  // Our own files': "deps".
   std::size_t index = 0;                   // In the file, from 0.
 
-  std::size_t argument_count() const { return argument_count_; }
-  const ChromeArgument& argument(std::size_t i) const { return arguments_[i]; }
   // Null where the event has none of the name. Arguments that are lists are left out.
   const std::string* Find(std::string_view argument_name) const;
 
@@ -55,8 +53,8 @@ class ChromeEventSink {
   virtual Status OnEvent(const ChromeEvent& event) = 0;
 };
 
-// Errors (kBadInput) name the file: cut short, no JSON (at which byte), no trace, a time that is
-// negative or no number (of which event), or the sink's own.
+// Errors (kBadInput) name the file: cut short, no JSON (at which byte), no trace, a time that is no
+// number (of which event), or the sink's own.
 Status ReadChromeEvents(const std::string& path, ChromeEventSink* sink);
 // The same of bytes that are there; `name` stands for the file in errors.
 Status ReadChromeEvents(ByteSource& source, const std::string& name, ChromeEventSink* sink);

@@ -13,6 +13,7 @@
 
 #include "sim/graph/ids.h"
 #include "sim/str_cat.h"
+#include "traces/add_names.h"
 #include "traces/imported_names.h"
 #include "traces/kineto/kineto_phase.h"
 #include "traces/operator_class.h"
@@ -21,10 +22,6 @@ namespace twinstep {
 namespace {
 
 constexpr std::int64_t kPicosecondsPerNanosecond = 1000;
-template <typename Enum>
-void AddNames(int count, google::protobuf::RepeatedPtrField<std::string>* names) {
-  for (int i = 0; i < count; ++i) names->Add(Name(static_cast<Enum>(i)));
-}
 
 // The index of a name in one of a trace's tables.
 class Table {

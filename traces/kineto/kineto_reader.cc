@@ -262,8 +262,6 @@ class Collector : public ChromeEventSink {
 
   void KeepSync(const ChromeEvent& event) {
     SyncEvent sync;
-    sync.start_ns = *event.start_ns;
-    sync.end_ns = *event.start_ns + *event.duration_ns;
     sync.correlation = Integer(event.Find("correlation")).value_or(-1);
     sync.recorded_by = Integer(event.Find("wait_on_cuda_event_record_corr_id")).value_or(-1);
     const std::string* kind = event.Find("cuda_sync_kind");

@@ -46,7 +46,6 @@ struct KinetoStream {
 
 // A stream that waits for an event, or the host that waits for the device.
 struct SyncEvent {
-  std::int64_t start_ns = 0, end_ns = 0;
   std::int64_t correlation = -1;
   std::int64_t recorded_by = -1;           // Correlation of the cudaEventRecord that is waited for.
   std::uint32_t stream = kNoIndex;         // That waits; kNoIndex: the host.

@@ -99,7 +99,7 @@ TEST(ChakraFileTest, BadFilesAreASentence) {
   EXPECT_THAT(ErrorOf("{\"traceEvents\": []}"), HasSubstr("is no Chakra execution trace"));
   EXPECT_THAT(ErrorOf(std::string(9, '\xff')), HasSubstr("no length at byte 0"));
   EXPECT_THAT(ErrorOf(node + node), HasSubstr("byte 0 is no GlobalMetadata"));
-  EXPECT_THAT(ErrorOf(Metadata() + Delimited(chakra::BoolList()) + "\x02\xff\x01"),
+  EXPECT_THAT(ErrorOf(Metadata() + Delimited(chakra::Attribute()) + "\x02\xff\x01"),
               HasSubstr("is no Node"));
 }
 
@@ -184,6 +184,9 @@ TEST(ChakraTraceTest, ReadsBackToTheBit) {
   }
   EXPECT_EQ(OpenTrace(ChakraFileName(path, 1), {}).error().message,
             ChakraFileName(path, 1) + ": is of a trace of 2 ranks, and 1 files are given");
+  const ChakraFile first = ReadChakraFile(ChakraFileName(path, 0)).value();
+  EXPECT_EQ(OwnTraceOf(std::vector<ChakraFile>{first, first}).error().message,
+            ChakraFileName(path, 0) + ": the trace has no rank 0, or another file is of it");
 }
 
 TEST(ChakraTraceTest, NodesAreWhatOtherToolsExpect) {
