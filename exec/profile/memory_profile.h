@@ -1,4 +1,4 @@
-// The memory half of a profile, as ProTrain's profiler measures it (papers.md 2.2): of every module
+// The memory half of a profile, as ProTrain's profiler measures it: of every module
 // of an iteration, its workspace and its intra- and inter-operator deltas. The CPU backend runs the
 // iteration and says how much scratch memory each of its kernels took; buffers come from the graph,
 // which allocates before the first use and frees after the last.

@@ -1,6 +1,6 @@
 // Memory in closed form: equations 1-5, 7, 8 and 10 of Yuan et al., "Accelerating the training of
 // large language models using efficient activation rematerialization and optimal hybrid
-// parallelism", USENIX ATC 2024 (papers.md 1.4-1.6). As published: no norms, no padding, no
+// parallelism", USENIX ATC 2024. As published: no norms, no padding, no
 // temporaries, no allocator. The arena pass gives the exact figure of a graph.
 //
 //   Result<KuaishouMemory> memory = EstimateMemory(model, plan, 0);

@@ -1,5 +1,5 @@
 // Iteration time in closed form: equations 6, 9 and 12-17 of Yuan et al., USENIX ATC 2024
-// (papers.md 1.4, 1.7, 1.8), from a handful of measured or modelled primitives. It orders
+// (Yuan et al., ATC 2024), from a handful of measured or modelled primitives. It orders
 // candidates and is shown beside a replay; it proves no bound.
 //
 //   const KuaishouTime time = EstimateTime(model, plan, primitives).value();

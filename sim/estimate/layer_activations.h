@@ -1,7 +1,7 @@
 // What one layer stores from its forward to its backward, by recompute policy.
 //
-// Llama family: table 5 of Yuan et al. (papers.md 1.5). GPT family: Korthikanti et al. 2022
-// (measured.md M8.3): s b h (34 + 5 a s/h), with its split into what tensor parallelism shards and
+// Llama family: table 5 of Yuan et al., ATC 2024. GPT family: Korthikanti et al. 2022
+//: s b h (34 + 5 a s/h), with its split into what tensor parallelism shards and
 // what it does not. Statistics of softmax and norms are left out, as in both papers.
 //
 //   for (const StoredTensor& t : StoredTensorsOfLayer(model, plan).value()) sum += t.bytes;
@@ -21,9 +21,9 @@ struct StoredTensor {
   double bytes;      // Of one micro-batch on one rank.
 };
 
-// None and balanced as in papers.md 1.5; full stores the layer's input; selective leaves out what
-// unfused attention stores between scores and context. RECOMPUTE_CUSTOM is an Error (kBadInput):
-// no published closed form knows it.
+// None and balanced as in Yuan et al., ATC 2024; full stores the layer's input; selective leaves
+// out what unfused attention stores between scores and context. RECOMPUTE_CUSTOM is an Error
+// (kBadInput): no published closed form knows it.
 Result<std::vector<StoredTensor>> StoredTensorsOfLayer(const Model& model,
                                                        const ResolvedPlan& plan);
 

@@ -1,5 +1,5 @@
-// Model FLOPs: what training must compute, whatever the plan does (papers.md 1.9, measured.md
-// M8.6).
+// Model FLOPs: what training must compute, whatever the plan does (Yuan et al., ATC 2024;
+// Korthikanti et al. 2022).
 //
 //   Mfu(model, 8192, 387, 989e12)  -> 0.432  // Llama-175B, tokens a second and GPU, H800.
 #pragma once

@@ -1,5 +1,5 @@
 // Sizes of a model as the papers count them: matrices only, no norms, no biases, no padding of the
-// vocabulary (papers.md 1.2, 1.4). The lowering counts every tensor.
+// vocabulary (Yuan et al., ATC 2024). The lowering counts every tensor.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,8 @@ std::int64_t WarmupForwards(const ResolvedPlan& plan, std::int64_t r) {
     case GPIPE:
       return all;
     case INTERLEAVED_1F1B:
-      // With one micro-batch a stage for each device, all forwards come first (papers.md 1.11).
+      // With one micro-batch a stage for each device, all forwards come first (Yuan et al., ATC
+      // 2024).
       if (plan.m == plan.p) return all;
       return std::min(2 * (plan.p - r - 1) + (plan.v - 1) * plan.p, all);
     default:

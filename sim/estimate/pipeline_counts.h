@@ -1,5 +1,5 @@
-// How often things happen in one iteration of a pipeline, in closed form (papers.md 1.4, 1.6-1.8;
-// measured.md M8.1-2). A block is what one stage stores of one micro-batch.
+// How often things happen in one iteration of a pipeline, in closed form (Yuan et al., ATC 2024;
+// hw_specs/SOURCES.md M8.1-2). A block is what one stage stores of one micro-batch.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ std::int64_t WarmupForwards(const ResolvedPlan& plan, std::int64_t r);
 // with GPipe; never more than m v.
 std::int64_t LivingBlocks(const ResolvedPlan& plan, std::int64_t r);
 
-// With offload (papers.md 1.6): of the living blocks, one is being made and one is in flight, the
-// others are on the host; the one in flight has its host buffer already.
+// With offload (Yuan et al., ATC 2024): of the living blocks, one is being made and one is in
+// flight, the others are on the host; the one in flight has its host buffer already.
 std::int64_t BlocksOnHost(const ResolvedPlan& plan, std::int64_t r);
 std::int64_t HostBuffers(const ResolvedPlan& plan, std::int64_t r);
 

@@ -1,5 +1,5 @@
 // Peak GPU memory of chunked training in closed form: equations 8-11 of ProTrain, appendix A
-// (arXiv 2406.08334v2; papers.md 2.2). It follows the backward operator by operator, from what a
+// (arXiv 2406.08334v2). It follows the backward operator by operator, from what a
 // profile says of each, and so knows what lives for less than an operator (workspaces) and what is
 // made between two profiled modules.
 //

@@ -1,5 +1,5 @@
 // Iteration time of chunked training in closed form: equations 2-7 of ProTrain, appendix A
-// (arXiv 2406.08334v2; papers.md 2.2). One micro-batch; compute, copies and collectives each on a
+// (arXiv 2406.08334v2). One micro-batch; compute, copies and collectives each on a
 // stream of its own and none slowed by the others.
 //
 //   ProTrainPlan plan{.chunks = chunks, .persistent_chunks = 3, .buffers = 46};
@@ -15,8 +15,9 @@
 //   7  Tpre_bwd(i) = 0 for persistent chunks and for the last n_buffer, which the forward left in
 //                    their buffers, else Tgather(i) + Tupload(i)
 //
-// The second line of eq 5 and the condition of eq 7 are read as papers.md derives them. As the sum
-// of eq 5 is printed it never counts the reduction of the first chunk, which ends the backward.
+// The second line of eq 5 and the condition of eq 7 are read as the text around them asks for. As
+// the sum of eq 5 is printed it never counts the reduction of the first chunk, which ends the
+// backward.
 #pragma once
 
 #include <cstdint>

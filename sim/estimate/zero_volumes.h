@@ -1,5 +1,5 @@
 // Bytes that ZeRO moves in one step with one micro-batch, for a model of `model_bytes` bytes of
-// half-precision weights (measured.md M8.5; Rajbhandari et al. 2020, Ren et al. 2021).
+// half-precision weights (Rajbhandari et al. 2020, Ren et al. 2021).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // What each operator of an iteration does to GPU memory, as ProTrain's profiler measures it
-// (papers.md 2.2): hooks at the begin and end of each module see what is allocated and the peak
+// (ProTrain): hooks at the begin and end of each module see what is allocated and the peak
 // since the hook before. What a module makes and frees inside (intra-operator), and what functions
 // between two modules do (inter-operator), is invisible to a profile that adds up stored tensors.
 //

@@ -1,4 +1,4 @@
-// Chunks of model states (ProTrain, papers.md 2.2): which parameters lie in which chunk of a
+// Chunks of model states (ProTrain): which parameters lie in which chunk of a
 // pipeline rank, and where.
 //
 // Units (embedding, blocks, head) follow in execution order, each whole in one chunk; tied

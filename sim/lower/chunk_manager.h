@@ -1,4 +1,4 @@
-// Model states in chunks (ProTrain, papers.md 2.2). Persistent chunks stay on the GPU with their
+// Model states in chunks (ProTrain). Persistent chunks stay on the GPU with their
 // optimizer states. The others live in host memory, sharded over the data-parallel ranks, and
 // stream through a fixed set of GPU buffers: a shard is uploaded, the chunk is gathered, blocks
 // compute with it; its gradients are reduced, each rank's shard goes to the host, and the CPU

@@ -13,7 +13,7 @@ namespace {
 using GroupKind = Placement::GroupKind;
 
 // Tensors that balanced recompute rebuilds: each costs one memory-bound operation to remake from a
-// stored neighbour (papers.md 1.5: activations #2, #8, SiLU's and Mul's outputs).
+// stored neighbour (Yuan et al., ATC 2024: activations #2, #8, SiLU's and Mul's outputs).
 bool BalancedDrops(std::string_view name, bool gated) {
   return name == "norm1_out" || name == "norm2_out" || name == "mlp_act" ||
          (gated && name == "silu");

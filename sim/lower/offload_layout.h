@@ -2,7 +2,7 @@
 //
 // An activation block (one micro-batch through one stage) stores the same tensors every time. A
 // fixed part of it, `host_bytes`, passes through a slot buffer that one copy moves: whole tensors,
-// large ones first, and at most one tensor cut at an exact byte (papers.md 1.6, 1.11). The slot
+// large ones first, and at most one tensor cut at an exact byte (Yuan et al., ATC 2024). The slot
 // holds the cut tensor whole, because kernels need it contiguous; its tail rests in a buffer of its
 // own while the head is away.
 #pragma once

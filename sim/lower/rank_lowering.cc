@@ -124,7 +124,7 @@ class RankLowering {
   Block& BlockOf(const ScheduleUnit& unit) {
     return blocks_[static_cast<std::size_t>(unit.micro_batch * plan_.v + unit.chunk)];
   }
-  // The last stage's backward follows its forward at once (papers.md 1.6: not offloaded).
+  // The last stage's backward follows its forward at once (Yuan et al., ATC 2024: not offloaded).
   bool Offloads(const ScheduleUnit& unit) const { return !offload_.empty() && !IsLastStage(unit); }
 
   void AddData() {
@@ -576,7 +576,7 @@ class RankLowering {
     return writer_->Add(writer_->Intern(shape), tags_, reads, writes, after);
   }
 
-  // --- Activation offload (papers.md 1.6, 1.11).
+  // --- Activation offload (Yuan et al., ATC 2024).
 
   void Offload(Block* block) {
     tags_.block = tags_.chunk = kNoTag;

@@ -21,8 +21,8 @@ struct ScheduleUnit {
 };
 
 // Forwards before the first backward: 1F1B p - r - 1, interleaved 2 (p - r - 1) + (v - 1) p
-// (Narayanan et al. 2021; papers.md 1.6), GPipe all. The steady state then alternates one forward
-// with one backward. Interleaved orders need m mod p = 0.
+// (Narayanan et al. 2021; Yuan et al., ATC 2024), GPipe all. The steady state then alternates one
+// forward with one backward. Interleaved orders need m mod p = 0.
 std::int64_t WarmupForwards(Schedule schedule, std::int64_t p, std::int64_t v, std::int64_t m,
                             std::int64_t rank);
 

@@ -1,4 +1,4 @@
-// Activations of swapped blocks (ProTrain, papers.md 2.2): all stored tensors of a block lie in a
+// Activations of swapped blocks (ProTrain): all stored tensors of a block lie in a
 // slot while its forward makes them; one copy takes them to host memory, and one brings them back
 // into another slot before the backward.
 //

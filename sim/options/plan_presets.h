@@ -1,4 +1,4 @@
-// Plans of other systems, as the chunk manager can express them (papers.md 2.3, 2.6): the
+// Plans of other systems, as the chunk manager can express them (ProTrain): the
 // baselines of ProTrain.
 //
 //   std::optional<Plan> preset = PresetPlan("zero3-offload");

@@ -1,4 +1,4 @@
-// The size of model state chunks, by the grid search on waste of ProTrain (papers.md 2.2, 2.4):
+// The size of model state chunks, by the grid search on waste of ProTrain:
 // parameters lie in chunks of one size, in the order in which the model uses them; those of one
 // block stay together, so a chunk ends where the next block does not fit, and its rest is waste.
 //

@@ -16,7 +16,7 @@ constexpr std::int64_t kMaxBatch = std::int64_t{1} << 26;
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 26;
 constexpr std::int64_t kMaxChunkBytes = std::int64_t{1} << 50;
 constexpr std::int64_t kMaxListedLayers = std::int64_t{1} << 16;
-// One computes, one is filled, one is emptied (papers.md 2.2).
+// One computes, one is filled, one is emptied (ProTrain).
 constexpr std::int64_t kDefaultChunkBuffers = 3;
 
 Error Impossible(std::string rule, std::string message) {

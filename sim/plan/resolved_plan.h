@@ -12,7 +12,7 @@
 
 namespace twinstep {
 
-// Model states in chunks (papers.md 2.2).
+// Model states in chunks (ProTrain).
 struct ChunkPlan {
   bool enabled = false;
   std::int64_t persistent = 0;   // n_persist
@@ -48,7 +48,7 @@ struct ResolvedPlan {
 };
 
 struct PlanRules {
-  // `--rules kuaishou`: the limits of the paper's own search (papers.md 1.8).
+  // `--rules kuaishou`: the limits of the paper's own search (Yuan et al., ATC 2024).
   bool kuaishou = false;
 };
 

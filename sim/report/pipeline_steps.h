@@ -39,7 +39,7 @@ struct StepState {
   int on_host = 0;         // Offloaded, and not completely reloaded yet.
 };
 
-// One state a step. papers.md table 10.
+// One state a step. Yuan et al.'s table 10.
 std::vector<StepState> StatesOfSteps(const TaskGraph& graph, const Replay& replay, RankId rank,
                                      const std::vector<PipelineStep>& steps);
 

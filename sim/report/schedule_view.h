@@ -16,8 +16,8 @@ namespace twinstep {
 std::string DrawSchedule(const TaskGraph& graph, const Replay& replay,
                          const ScheduleViewOptions& options);
 
-// Steps of a rank with the blocks in flight, living, on the GPU and on the host (papers.md table
-// 10). Of more than `max_steps`, the middle is left out.
+// Steps of a rank with the blocks in flight, living, on the GPU and on the host (Yuan et al.'s
+// table 10). Of more than `max_steps`, the middle is left out.
 std::string StepTable(const TaskGraph& graph, const Replay& replay, RankId rank,
                       std::size_t max_steps = 64);
 

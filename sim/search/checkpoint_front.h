@@ -1,5 +1,5 @@
 // Which activations of a layer are worth keeping: every set of stored tensors, its memory against
-// the time to rebuild the rest in the backward (papers.md 1.5, Yuan et al., ATC 2024, figures 5,
+// the time to rebuild the rest in the backward (Yuan et al., ATC 2024, figures 5,
 // 6).
 //
 //   const CheckpointFront front = FindCheckpointFront(input, plan).value();

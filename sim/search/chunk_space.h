@@ -1,4 +1,4 @@
-// Every plan of the chunk space (ProTrain, papers.md 2.2) with its closed form and bound: how many
+// Every plan of the chunk space (ProTrain) with its closed form and bound: how many
 // chunks persist, how many blocks are swapped and how many checkpointed; as many buffers as the
 // paper's memory model (equations 8-11) says that fit, host memory for what does not persist. One
 // stage, data parallelism, one micro-batch.

@@ -1,5 +1,5 @@
-// The largest model, or the largest batch, that some plan of a space can train (ProTrain's table 2,
-// papers.md 2.5).
+// The largest model, or the largest batch, that some plan of a space can train (ProTrain's
+// table 2).
 //
 //   const Maximum most = FindMaximum(problem, /*gpus=*/4, /*progress=*/nullptr).value();
 //   const RankProblem largest = AtMaximum(problem, most.value, 4);  // To be ranked.

@@ -1,5 +1,5 @@
 // The record of how near the constants of hw_specs come to measured kernels, collectives and
-// copies (measured.md M6, M7, M9; build.md for cuBLASLt and cuDNN): one set of constants a
+// copies (hw_specs/SOURCES.md M6, M7, M9): one set of constants a
 // cluster serves every row of its machine. Tolerances are what holds today; a change of a constant
 // that breaks a row shows here.
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ TEST(CalibrationTest, H200GemmCubes) {  // M9.
 }
 
 TEST(CalibrationTest, H200GemmsOfTraining) {
-  // cuBLASLt's best of eight algorithms, m = 32768; runs differ by up to 15 % (build.md). These
+  // cuBLASLt's best of eight algorithms, m = 32768; runs differ by up to 15 % (M9). These
   // products take milliseconds each and run at the sustained rate.
   const auto row = [](OpCode op, std::int64_t n, std::int64_t k, double tflops) {
     return Measured{Shape(op, {32768, n, k}), tflops, 0.17};
@@ -116,7 +116,8 @@ TEST(CalibrationTest, AccumulatingGradientsWaitForTheirOutput) {
   EXPECT_NEAR(ratio(33024), 1, 0.015);
 }
 
-TEST(CalibrationTest, H800OperatorsOfTable6) {  // papers.md 1.5, Llama-175B at 2048 tokens a GPU.
+TEST(CalibrationTest,
+     H800OperatorsOfTable6) {  // Yuan et al., ATC 2024, Llama-175B at 2048 tokens a GPU.
   const OperatorRoofline roofline(Find("h800"), 4);
   const OpShape norm = {.op = OpCode::kNormForward, .flags = kRmsNorm, .dims = {2048, 12288}};
   EXPECT_NEAR(roofline.Of(norm).seconds / 0.061e-3, 1, 0.08);
@@ -126,7 +127,7 @@ TEST(CalibrationTest, H800OperatorsOfTable6) {  // papers.md 1.5, Llama-175B at 
   EXPECT_NEAR(linear_and_add / 1.018e-3, 1, 0.08);
 }
 
-TEST(CalibrationTest, H200FlashAttention) {  // build.md, cuDNN 9.
+TEST(CalibrationTest, H200FlashAttention) {  // M9, cuDNN 9.
   const auto forward = [](std::array<std::int64_t, 6> dims, double tflops, double tolerance) {
     return Measured{Shape(OpCode::kAttentionForward, dims), tflops, tolerance};
   };

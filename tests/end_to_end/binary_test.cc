@@ -103,7 +103,8 @@ TEST(MainJobTest, TextReportNamesEveryPart) {
   }
 }
 
-// papers.md 1.6: ratios that the paper's repository publishes, threshold 65000 MiB, V = 32004.
+// Yuan et al., ATC 2024: ratios that the paper's repository publishes, threshold 65000 MiB, V =
+// 32004.
 TEST(MainJobTest, SolvesThePublishedOffloadRatios) {
   struct Row {
     const char* options;

@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Table 2 with 32000 tokens (papers.md 1.2), to the parameter.
+// Table 2 with 32000 tokens (Yuan et al., ATC 2024), to the parameter.
 TEST(ModelSizeTest, ParametersOfTable2) {
   struct Row {
     const char* model;
@@ -37,7 +37,7 @@ TEST(ModelSizeTest, GptLayersHaveTwelveHSquared) {
             96 * 12 * std::int64_t{12288} * 12288 + 51200 * std::int64_t{12288});
 }
 
-// measured.md M8.4.
+// hw_specs/SOURCES.md M8.4.
 TEST(ModelSizeTest, BytesOfModelStates) {
   const auto bytes = [](Precision precision, GradientPrecision gradient) {
     Recipe recipe;
@@ -108,7 +108,7 @@ TEST(KuaishouMemoryTest, AlphasOfTheText) {
   }
 }
 
-// The demo's memory without offload, GiB (papers.md 1.10).
+// The demo's memory without offload, GiB (Yuan et al., ATC 2024).
 TEST(KuaishouMemoryTest, DemoOf7B) {
   const Model model = PaperModel("llama-7b");
   const auto gib = [&](Recompute recompute) {

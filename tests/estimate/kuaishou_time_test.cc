@@ -125,9 +125,10 @@ TEST(KuaishouTimeTest, IdealSumIsTheKnownInterleavedTime) {
   }
 }
 
-// papers.md 1.8, checks: within 0.4 % of an event simulation, with an embedding of 2 % and a head
-// of 20 % of a layer's forward (175B) and transfers of up to 5 %. (Eq 12 counts p embeddings in a
-// row where a replay hides some behind transfers: an embedding of 5 % gives 0.48 % with m = 8.)
+// Yuan et al., ATC 2024, checks: within 0.4 % of an event simulation, with an embedding of 2 % and
+// a head of 20 % of a layer's forward (175B) and transfers of up to 5 %. (Eq 12 counts p embeddings
+// in a row where a replay hides some behind transfers: an embedding of 5 % gives 0.48 % with m
+// = 8.)
 TEST(KuaishouTimeTest, PhasesAgreeWithReplay) {
   const Model model = PaperModel("llama-65b");
   for (const ResolvedPlan& plan : {Pipeline(4, 2, 8), Pipeline(4, 2, 32), Pipeline(8, 5, 32),
@@ -163,7 +164,7 @@ TEST(KuaishouTimeTest, OptimizerOfEquation15) {
               testing::HasSubstr("optimizer_bytes_per_s is 0"));
 }
 
-// papers.md 1.8: 0.46 s of offload slow-down in (4, 1, 8, 2, ours, 0.63), m = 32.
+// Yuan et al., ATC 2024: 0.46 s of offload slow-down in (4, 1, 8, 2, ours, 0.63), m = 32.
 TEST(KuaishouTimeTest, SlowdownOfEquation16) {
   const Model model = PaperModel("llama-175b");
   ResolvedPlan plan = PaperPlan(model, 256, 8192, 256, 4, 1, 8, 2, RECOMPUTE_BALANCED);

@@ -26,7 +26,7 @@ double Bytes(const Model& model, const ResolvedPlan& plan) {
   return bytes.value();
 }
 
-// papers.md 1.5, in units of b s h.
+// Yuan et al., ATC 2024, in units of b s h.
 TEST(LayerActivationsTest, LlamaLayersInUnitsOfBsh) {
   struct Row {
     const char* model;
@@ -64,7 +64,7 @@ TEST(LayerActivationsTest, ContextParallelismShardsEverything) {
   EXPECT_DOUBLE_EQ(Bytes(model, plan), whole / 4);
 }
 
-// Korthikanti et al. 2022, measured.md M8.3, with unfused attention and dropout.
+// Korthikanti et al. 2022, hw_specs/SOURCES.md M8.3, with unfused attention and dropout.
 class KorthikantiTest : public testing::Test {
  protected:
   static constexpr double kS = 2048;

@@ -9,7 +9,7 @@
 namespace twinstep {
 namespace {
 
-// papers.md 1.9 and 1.10: every published pair, to the printed digit.
+// Yuan et al., ATC 2024: every published pair, to the printed digit.
 TEST(MfuTest, PublishedPairs) {
   struct Pair {
     const char* model;
@@ -41,7 +41,7 @@ TEST(MfuTest, FlopsPerTokenOf175B) {
   EXPECT_NEAR(ModelFlopsPerToken(model, 32768), 1.278e12, 0.0005e12);
 }
 
-// measured.md M8.6.
+// hw_specs/SOURCES.md M8.6.
 TEST(MegatronFlopsTest, TwoFormulas) {
   const Model model = PaperModel("megatron-175b", 51200);
   const double batch = 1536, s = 2048, l = 96, h = 12288, vocabulary = 51200;
@@ -51,7 +51,7 @@ TEST(MegatronFlopsTest, TwoFormulas) {
                    96 * batch * s * l * h * h * (1 + s / (6 * h) + vocabulary / (16 * l * h)));
 }
 
-// measured.md M8.5: M parameters in fp16.
+// hw_specs/SOURCES.md M8.5: M parameters in fp16.
 TEST(ZeroVolumesTest, VolumesInModelSizes) {
   const std::int64_t parameters = 10'070'000'000;
   EXPECT_EQ(ZeroOffloadPcieBytes(2 * parameters), 4 * parameters);

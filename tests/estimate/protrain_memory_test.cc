@@ -77,7 +77,7 @@ TEST(ProTrainMemoryTest, ChunksAndFragmentation) {
 
 // Row D of table 4: GPT-2 10B on four RTX 3090, 3 persistent chunks and 46 buffers of one block
 // each. With the gradient in the parameter's place and the optimizer sharded over the GPUs the
-// model states leave room for activations in 24 GB (papers.md 2.4).
+// model states leave room for activations in 24 GB (ProTrain).
 TEST(ProTrainMemoryTest, Table4RowD) {
   const double parameters = 12.0 * 4096 * 4096;
   ProTrainMemoryInput input;

@@ -36,8 +36,8 @@ TEST(FlopsTest, LlamaLayerIsSixFlopsPerWeightAndTokenPlusCausalAttention) {
                          layer.GemmFlops(OpCode::kGemmWgrad, kTokens);
     EXPECT_EQ(gemms, 6.0 * static_cast<double>(layer.Weights()) * kTokens);
 
-    // Model FLOPs count attention's backward as two forwards: 6 h s a token in all (papers.md 1.9);
-    // flash attention's backward also recomputes the scores: 7 h s.
+    // Model FLOPs count attention's backward as two forwards: 6 h s a token in all (Yuan et al.,
+    // ATC 2024); flash attention's backward also recomputes the scores: 7 h s.
     const std::array<std::int64_t, 6> dims = {kBatch,    layer.heads, layer.kv_heads,
                                               kSequence, kSequence,   layer.head_dim};
     const double forward = Flops(Shape(OpCode::kAttentionForward, dims));
@@ -55,7 +55,7 @@ TEST(FlopsTest, LlamaLayerWeightsAreThePublishedOnes) {
 
 TEST(FlopsTest, MegatronFormula) {
   // 72 B s l h^2 (1 + s / (6 h) + V / (12 l h)) without recomputation: unfused attention, full
-  // square, GPT layer of 12 h^2 weights (measured.md M8.6).
+  // square, GPT layer of 12 h^2 weights (hw_specs/SOURCES.md M8.6).
   constexpr std::int64_t b = 4, s = 2048, h = 6144, heads = 48, d = h / heads, v = 51200, l = 3;
   constexpr std::int64_t n = b * s;
   double sum = 0;

@@ -1,4 +1,4 @@
-// Bytes that chunks move and take, against the formulas of papers.md 2.2 and M8 no. 5, for every
+// Bytes that chunks move and take, against the formulas of ProTrain and M8.5, for every
 // number of persistent chunks and buffers.
 
 #include <gtest/gtest.h>

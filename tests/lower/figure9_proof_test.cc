@@ -1,4 +1,4 @@
-// The symbolic proof at full size: the plans of papers.md 1.10's sample of figure 9, every rank of
+// The symbolic proof at full size: the plans of Yuan et al.'s sample of figure 9, every rank of
 // them, against one GPU.
 
 #include <gtest/gtest.h>

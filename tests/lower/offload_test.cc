@@ -1,4 +1,4 @@
-// Activation offload as lowered: copies, buffers and slots (papers.md 1.6).
+// Activation offload as lowered: copies, buffers and slots (Yuan et al., ATC 2024).
 
 #include <gtest/gtest.h>
 
@@ -55,8 +55,8 @@ TEST(Offload, EveryBlockButTheLastStagesGoesOutAndBack) {
   }
 }
 
-// Host buffers of rank 0 at once: v p + p - 2 in the order of issue (papers.md 1.6: the block in
-// flight has its buffer already).
+// Host buffers of rank 0 at once: v p + p - 2 in the order of issue (Yuan et al., ATC 2024: the
+// block in flight has its buffer already).
 TEST(Offload, HostBuffersAtOnce) {
   for (const auto& [p, v, m] : {std::array<std::int64_t, 3>{4, 2, 8}, {3, 3, 9}, {4, 3, 12}}) {
     const MatrixCase c = OffloadCase(p, v, m, 0.5);

@@ -1,5 +1,6 @@
 // Lowered pipelines replayed with hand-set times: the known closed forms, to the picosecond where
-// they are exact (measured.md M8.1), and Kuaishou's phases (papers.md 1.8) within 0.4 %.
+// they are exact (hw_specs/SOURCES.md M8.1), and Kuaishou's phases (Yuan et al., ATC 2024) within
+// 0.4 %.
 
 #include <gtest/gtest.h>
 
@@ -126,7 +127,7 @@ TEST(PipelineTime, Interleaved) {
 }
 
 // Equations 12 to 14. Exact without p2p or without embedding time; else the closed form may count
-// one message or one embedding more than the event simulation (papers.md 1.8).
+// one message or one embedding more than the event simulation (Yuan et al., ATC 2024).
 TEST(PipelineTime, KuaishouPhases) {
   struct Setting {
     std::int64_t p, v, l, m;

@@ -30,7 +30,8 @@ TEST(Schedule, GpipeRunsBackwardsInMicroBatchOrder) {
   EXPECT_EQ(Text(RankSchedule(GPIPE, 2, 1, 3, 1)), "F0.0 F1.0 F2.0 B0.0 B1.0 B2.0 ");
 }
 
-// The operations of papers.md table 10: p = 4, v = 2, m = 8, rank 0 (stage 4 is the rank's second).
+// The operations of Yuan et al.'s table 10: p = 4, v = 2, m = 8, rank 0 (stage 4 is the rank's
+// second).
 TEST(Schedule, InterleavedOrderOfTable10) {
   EXPECT_EQ(Text(RankSchedule(INTERLEAVED_1F1B, 4, 2, 8, 0)),
             "F0.0 F1.0 F2.0 F3.0 F0.1 F1.1 F2.1 F3.1 F4.0 F5.0 F6.0 B0.1 F7.0 B1.1 "
@@ -76,7 +77,7 @@ TEST(Schedule, EveryUnitOnceAndBackwardsAccumulateInMicroBatchOrder) {
   }
 }
 
-// papers.md part 3 no. 7: v p + p - 2 r - 1 blocks live at once; 1F1B min(m, p - r) (M8.1).
+// Yuan et al., ATC 2024: v p + p - 2 r - 1 blocks live at once; 1F1B min(m, p - r) (M8.1).
 TEST(Schedule, LivingBlocks) {
   for (const Shape& shape : Shapes()) {
     for (std::int64_t rank = 0; rank < shape.p; ++rank) {

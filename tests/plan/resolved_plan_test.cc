@@ -317,7 +317,7 @@ std::string BlocksOf(const std::string& fields, std::int64_t layers = 8) {
   return text;
 }
 
-// papers.md 2.2: of eight blocks 1 and 4 are swapped, 2, 3, 5 and 6 checkpointed, 7 and 8 neither.
+// ProTrain: of eight blocks 1 and 4 are swapped, 2, 3, 5 and 6 checkpointed, 7 and 8 neither.
 TEST(BlocksTest, InterleavedArrangement) {
   EXPECT_EQ(BlocksOf("swapped_blocks: 2 checkpointed_blocks: 4"), "sccscckk");
   EXPECT_EQ(BlocksOf("swapped_blocks: 2 checkpointed_blocks: 4 swap_interval: 2"), "scsccckk");

@@ -75,7 +75,7 @@ TEST(ScheduleViewTest, ColourOnlyWhereAsked) {
 }
 
 // Rank 0 of p = 4, v = 2, m = 8 in the order of the paper's code: one offload in flight, and two
-// reload buffers. Which copy runs beside which step is papers.md table 10.
+// reload buffers. Which copy runs beside which step is Yuan et al.'s table 10.
 class OffloadedRank : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -1,5 +1,5 @@
-// papers.md table 10, regenerated from the lowering: p = 4, v = 2, m = 8, rank 0 of a pipeline with
-// activation offload, all 32 steps.
+// Yuan et al.'s table 10, regenerated from the lowering: p = 4, v = 2, m = 8, rank 0 of a pipeline
+// with activation offload, all 32 steps.
 
 #include <gtest/gtest.h>
 

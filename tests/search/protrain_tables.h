@@ -1,4 +1,4 @@
-// ProTrain's searched configurations (v2 table 4, papers.md 2.6) beside what the search finds.
+// ProTrain's searched configurations (v2, table 4) beside what the search finds.
 //
 //   for (const TableFourRow& row : TableFour()) {
 //     const RowResult result = Search(row, /*adam_at_dram_speed=*/false);
@@ -6,7 +6,7 @@
 //   }
 //
 // The paper trains Hugging Face's GPT-2 of its time: eager attention, whose scores are stored. Its
-// batches are of all GPUs (papers.md 2.6).
+// batches are of all GPUs.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// ProTrain's ablations on GPT-2 10B and 4x RTX 3090 (papers.md 2.6): signs and sizes. The paper
+// ProTrain's ablations on GPT-2 10B and 4x RTX 3090: signs and sizes. The paper
 // gives means over batch sizes that it does not name; here it is the batch of highest throughput.
 // `bazel run //tests/simulate:protrain_report` prints all batch sizes.
 

@@ -1,5 +1,5 @@
-// ProTrain's plans of GPT-2 on its two servers (papers.md 2.3), simulated: for the ablations of
-// papers.md 2.6 and for the closed form beside the replay.
+// ProTrain's plans of GPT-2 on its two servers, simulated: for its ablations and for the closed
+// form beside the replay.
 //
 //   ChunkRun run{.batch = 20, .persistent = 6, .buffers = 3, .swapped = 16, .checkpointed = 32};
 //   const Report report = Simulate(run);
@@ -37,7 +37,7 @@ bool Fits(const Report& report);
 // chunk the GPUs have room for.
 ChunkRun FastestPlan(const ChunkRun& run);
 
-// One of ProTrain's parts left out (papers.md 2.6). Without persistent chunks their memory goes to
+// One of ProTrain's parts left out. Without persistent chunks their memory goes to
 // buffers.
 ChunkRun WithoutOverlap(ChunkRun run);
 ChunkRun WithoutInterleaving(ChunkRun run);

@@ -222,7 +222,7 @@ TEST(SimulateCommandTest, TooMuchHostMemorySaysByHowMuch) {
   EXPECT_EQ(answer.Json().at("infeasible").at("bytes"), 7);
 }
 
-// papers.md 1.6: the offload ratios that the paper publishes.
+// Yuan et al., ATC 2024: the offload ratios that the paper publishes.
 TEST(SimulateCommandTest, AutoSolvesThePublishedOffloadRatio) {
   const Answer answer = Call({"--model",
                               "llama-7b",
