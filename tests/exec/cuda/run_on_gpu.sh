@@ -9,7 +9,8 @@
 # kernels; default: these. Where there are two GPUs, two: their plans, and how fast they are.
 # And validate: pairs of model and plan, simulated and trained.
 # Binaries are taken from bazel-bin, or from the folder BIN; full output goes to the folder OUT
-# (default: a new one). Where PyTorch is installed, its CUDA libraries serve if there are no others.
+# (default: a new one). Exit status 1 if the table says FAILED. Where PyTorch is installed, its CUDA
+# libraries serve if there are no others.
 set -uo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -207,3 +208,4 @@ done
 
 echo "----"
 cat "$out/table"
+! grep -q FAILED "$out/table"
