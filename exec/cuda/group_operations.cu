@@ -24,23 +24,26 @@ struct SumOfMembers {
   static constexpr int kWidest = kWide<T>;
   Members members;
 
+  // A pair's operands are both in flight before the first is needed: one comes from afar.
   template <int kCount>
-  using Input = Run<T, kCount>;
+  struct Input {
+    Run<T, kCount> first, second;
+  };
 
   __device__ const T* At(int member, std::int64_t i) const {
     return reinterpret_cast<const T*>(members.read[member]) + i;
   }
   template <int kCount>
-  __device__ Run<T, kCount> Load(std::int64_t, std::int64_t i) const {
-    return Run<T, kCount>::Load(At(0, i));
+  __device__ Input<kCount> Load(std::int64_t, std::int64_t i) const {
+    return {Run<T, kCount>::Load(At(0, i)), Run<T, kCount>::Load(At(1, i))};
   }
   template <int kCount>
-  __device__ void Finish(std::int64_t, std::int64_t i, const Run<T, kCount>& first) const {
+  __device__ void Finish(std::int64_t, std::int64_t i, const Input<kCount>& input) const {
     Compute<T> sum[kCount];
 #pragma unroll
-    for (int j = 0; j < kCount; ++j) sum[j] = first.Get(j);
+    for (int j = 0; j < kCount; ++j) sum[j] = input.first.Get(j) + input.second.Get(j);
 #pragma unroll 4
-    for (int k = 1; k < members.reads; ++k) {
+    for (int k = 2; k < members.reads; ++k) {
       const auto run = Run<T, kCount>::Load(At(k, i));
 #pragma unroll
       for (int j = 0; j < kCount; ++j) sum[j] += run.Get(j);
@@ -68,11 +71,19 @@ __global__ void ExactSumKernel(const Members members, std::int64_t accumulators)
   }
 }
 
+cudaError_t Copy(std::byte* to, const std::byte* from, std::int64_t bytes, cudaStream_t stream) {
+  if (to == from || bytes == 0) return cudaSuccess;
+  return cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream);
+}
+
 // `bytes` of every member's read, from `read_offset` on, to the writes of `to` from `write_offset`.
 cudaError_t Sum(const OpShape& shape, std::span<const MemberBuffers> members,
                 std::int64_t read_offset, std::span<const MemberBuffers> to,
                 std::int64_t write_offset, std::int64_t bytes, cudaStream_t stream) {
   if (bytes == 0) return cudaSuccess;
+  if (members.size() == 1) {
+    return Copy(to[0].write + write_offset, members[0].read + read_offset, bytes, stream);
+  }
   if (members.size() > kMostMembers) return cudaErrorInvalidValue;
   Members all{};
   bool aligned = true;
@@ -91,14 +102,9 @@ cudaError_t Sum(const OpShape& shape, std::span<const MemberBuffers> members,
   }
   return WithElement(shape.dtype, [&](auto element) {
     using T = decltype(element);
-    return LaunchRows(1, bytes / static_cast<std::int64_t>(sizeof(T)), aligned, stream,
+    return LaunchRows<4>(1, bytes / static_cast<std::int64_t>(sizeof(T)), aligned, stream,
                       SumOfMembers<T>{all});
   });
-}
-
-cudaError_t Copy(std::byte* to, const std::byte* from, std::int64_t bytes, cudaStream_t stream) {
-  if (to == from || bytes == 0) return cudaSuccess;
-  return cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream);
 }
 
 }  // namespace
