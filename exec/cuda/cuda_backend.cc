@@ -3,9 +3,12 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -26,6 +29,10 @@ int HostThreads(const CudaOptions& options, std::size_t gpus) {
                           : static_cast<int>(std::thread::hardware_concurrency());
   return std::max(1, threads / static_cast<int>(gpus));
 }
+
+// Of Read in several processes.
+constexpr std::size_t kSharedBytes = std::size_t{16} << 20;
+constexpr double kOthersWait_s = 60;  // For all processes to come.
 
 bool IsCopy(OpCode op) { return op == OpCode::kCopyH2D || op == OpCode::kCopyD2H; }
 
@@ -56,10 +63,18 @@ CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {}
 Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(const CudaOptions& options) {
   const Result<CudaDevice> device = DescribeCudaDevice(options.device);
   if (!device.ok()) return device.error();
+  if (options.record_times && options.processes.size > 1) {
+    return Error{.message = "a process does not know when tasks of the others run",
+                 .rule = "processes"};
+  }
   return std::unique_ptr<CudaBackend>(new CudaBackend(options));
 }
 
 CudaBackend::~CudaBackend() {
+  if (error_.has_value() || stalled_) {
+    for (const std::unique_ptr<NcclGroup>& group : groups_) group->Abort();
+    if (world_ != nullptr) world_->Abort();
+  }
   // Host functions of a broken iteration may still use this object.
   for (const Gpu& gpu : gpus_) {
     cudaSetDevice(gpu.device);
@@ -79,9 +94,9 @@ CudaBackend::~CudaBackend() {
 
 Status CudaBackend::Prepare(std::shared_ptr<const Program> program) {
   program_ = std::move(program);
-  for (const auto step :
-       {&CudaBackend::MakeGpus, &CudaBackend::ConnectGpus, &CudaBackend::Allocate,
-        &CudaBackend::MakeLanes, &CudaBackend::AllocateScratch, &CudaBackend::MakeTimes}) {
+  for (const auto step : {&CudaBackend::MakeGpus, &CudaBackend::ConnectGpus,
+                          &CudaBackend::JoinGroups, &CudaBackend::Allocate, &CudaBackend::MakeLanes,
+                          &CudaBackend::AllocateScratch, &CudaBackend::MakeTimes}) {
     if (const Status done = (this->*step)(); !done.ok()) return done;
   }
   BindOperands();
@@ -98,11 +113,26 @@ Status CudaBackend::MakeGpus() {
   if (!counted.ok()) return counted;
   visible -= options_.device;
   if (options_.gpus > 0) visible = std::min(visible, options_.gpus);
-  gpu_of_rank_ = PlaceRanks(graph.ranks.size(), static_cast<std::size_t>(visible));
-  gpus_.resize(gpu_of_rank_.back() + 1);
+  const Result<RankRange> own = RanksOfProcess(graph.ranks.size(), options_.processes);
+  if (!own.ok()) return own.error();
+  ranks_ = own.value();
+  int first = options_.device;
+  if (options_.processes.size > 1) {
+    const Result<int> of_host = FirstGpuOfProcess(static_cast<int>(ranks_.end - ranks_.first),
+                                                  options_.processes.local_rank, visible);
+    if (!of_host.ok()) return of_host.error();
+    first += of_host.value();
+    visible -= of_host.value();
+  }
+  const std::vector<std::size_t> placed =
+      PlaceRanks(ranks_.end - ranks_.first, static_cast<std::size_t>(visible));
+  gpu_of_rank_.resize(graph.ranks.size());
+  std::copy(placed.begin(), placed.end(),
+            gpu_of_rank_.begin() + static_cast<std::ptrdiff_t>(ranks_.first));
+  gpus_.resize(placed.back() + 1);
   for (std::size_t i = 0; i < gpus_.size(); ++i) {
     Gpu& gpu = gpus_[i];
-    gpu.device = options_.device + static_cast<int>(i);
+    gpu.device = first + static_cast<int>(i);
     const Status set = CudaCall(cudaSetDevice(gpu.device), "cudaSetDevice");
     if (!set.ok()) return set;
     Result<std::unique_ptr<Operators>> operators =
@@ -124,6 +154,7 @@ Status CudaBackend::MakeGpus() {
 }
 
 Status CudaBackend::ConnectGpus() {
+  if (!options_.peer_memory) return Unit{};
   for (const Gpu& gpu : gpus_) {
     Status status = CudaCall(cudaSetDevice(gpu.device), "cudaSetDevice");
     if (!status.ok()) return status;
@@ -136,7 +167,7 @@ Status CudaBackend::ConnectGpus() {
       if (reachable == 0) {
         return Error{.code = ExitCode::kNo,
                      .message = StrCat("GPU ", gpu.device, " cannot reach the memory of GPU ",
-                                       peer.device, "; set CUDA_VISIBLE_DEVICES to GPUs that can"),
+                                       peer.device, "; start a process for each of them"),
                      .rule = "cuda-peer-access"};
       }
       const cudaError_t enabled = cudaDeviceEnablePeerAccess(peer.device, 0);
@@ -148,6 +179,97 @@ Status CudaBackend::ConnectGpus() {
     }
   }
   return Unit{};
+}
+
+Status CudaBackend::JoinGroups() {
+  const TaskGraph& graph = *program_->graph;
+  group_of_rendezvous_.resize(graph.rendezvous.size(), nullptr);
+  const Result<std::vector<NcclPlan>> plans = PlanNcclGroups();
+  if (!plans.ok()) return plans.error();
+  const std::vector<NcclPlan>& joined = plans.value();
+  const int processes = options_.processes.size;
+  if (joined.empty() && processes == 1) return Unit{};
+  // One more for all processes.
+  std::vector<std::byte> bytes((joined.size() + 1) * sizeof(NcclId));
+  for (std::size_t i = 0; options_.processes.rank == 0 && i <= joined.size(); ++i) {
+    const Result<NcclId> id = MakeNcclId();
+    if (!id.ok()) return id.error();
+    std::memcpy(bytes.data() + i * sizeof(NcclId), &id.value(), sizeof(NcclId));
+  }
+  const Result<std::vector<std::byte>> ids = ShareFirst(options_.processes, bytes, kOthersWait_s);
+  if (!ids.ok()) return ids.error();
+  if (ids.value().size() != bytes.size()) {
+    return Error{.message = "process 0 trains another plan", .rule = "processes"};
+  }
+  const auto join = [&](std::size_t i, std::span<const NcclGroup::Member> own, int size) {
+    NcclId id;
+    std::memcpy(&id, ids.value().data() + i * sizeof id, sizeof id);
+    return NcclGroup::Create(id, own, size);
+  };
+  for (std::size_t i = 0; i < joined.size(); ++i) {
+    if (joined[i].own.empty()) continue;
+    Result<std::unique_ptr<NcclGroup>> group = join(i, joined[i].own, joined[i].size);
+    if (!group.ok()) return group.error();
+    for (const RendezvousId id : joined[i].rendezvous) {
+      group_of_rendezvous_[id] = group.value().get();
+    }
+    groups_.push_back(std::move(group).value());
+  }
+  if (processes == 1) return Unit{};
+  const std::array self{
+      NcclGroup::Member{.index = options_.processes.rank, .device = gpus_[0].device}};
+  Result<std::unique_ptr<NcclGroup>> world = join(joined.size(), self, processes);
+  if (!world.ok()) return world.error();
+  world_ = std::move(world).value();
+  Result<DeviceMemory> memory = AllocateDevice(kSharedBytes);
+  if (!memory.ok()) return memory.error();
+  shared_ = std::move(memory).value();
+  return Unit{};
+}
+
+Result<std::vector<CudaBackend::NcclPlan>> CudaBackend::PlanNcclGroups() const {
+  const TaskGraph& graph = *program_->graph;
+  const std::size_t share = ranks_.end - ranks_.first;
+  std::vector<NcclPlan> plans;
+  std::map<std::pair<GroupId, Lane>, std::size_t> index;
+  for (RendezvousId id = 0; id < graph.rendezvous.size(); ++id) {
+    const std::span<const TaskId> tasks = program_->Members(id);
+    std::set<std::size_t> owners;
+    for (const TaskId task : tasks) owners.insert(graph.tasks[task].rank / share);
+    if (owners.size() == 1 && options_.peer_memory) continue;
+    const Task& first = graph.tasks[tasks[0]];
+    const OpShape& shape = graph.shapes[first.shape];
+    const bool sums = shape.op == OpCode::kAllReduce || shape.op == OpCode::kReduceScatter;
+    if (options_.deterministic && sums && (shape.flags & kExactSum) == 0) {
+      return Error{.code = ExitCode::kNo,
+                   .message =
+                       "NCCL's sums are not in rank order: deterministic training needs all "
+                       "ranks in one process",
+                   .rule = "deterministic"};
+    }
+    const auto [at, is_new] =
+        index.try_emplace({graph.rendezvous[id].group, first.lane}, plans.size());
+    if (is_new)
+      plans.push_back({.own = {}, .size = static_cast<int>(tasks.size()), .rendezvous = {}});
+    NcclPlan& plan = plans[at->second];
+    plan.rendezvous.push_back(id);
+    if (!is_new) continue;
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      const RankId rank = graph.tasks[tasks[i]].rank;
+      if (!IsOwn(rank)) continue;
+      const int device = GpuOf(tasks[i]).device;
+      for (const NcclGroup::Member& other : plan.own) {
+        if (other.device != device) continue;
+        return Error{.code = ExitCode::kNo,
+                     .message = StrCat("rank ", rank, " shares GPU ", device,
+                                       " with another of its group: NCCL needs a GPU a rank"),
+                     .rule = "cuda-devices",
+                     .rank = rank};
+      }
+      plan.own.push_back({.index = static_cast<int>(i), .device = device});
+    }
+  }
+  return plans;
 }
 
 const CudaBackend::Gpu& CudaBackend::GpuOf(TaskId id) const {
@@ -166,7 +288,7 @@ Status CudaBackend::Allocate() {
   const std::size_t ranks = program_->graph->ranks.size();
   device_arenas_.resize(ranks);
   host_arenas_.resize(ranks);
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
+  for (std::size_t rank = ranks_.first; rank < ranks_.end; ++rank) {
     if (const Status used = UseGpuOfRank(rank); !used.ok()) return used;
     for (const Pool pool : {Pool::kGpu, Pool::kPinnedHost, Pool::kHost}) {
       if (const Status done = AllocateArena(rank, pool); !done.ok()) return done;
@@ -208,6 +330,7 @@ Status CudaBackend::MakeLanes() {
     return CudaCall(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreate");
   };
   for (TaskId id = 0; id < graph.TaskCount(); ++id) {
+    if (!IsOwnTask(id)) continue;
     Status made = UseGpuOfRank(graph.tasks[id].rank);
     LaneStream& lane = StreamOf(id);
     if (made.ok() && lane.stream == nullptr) {
@@ -219,6 +342,7 @@ Status CudaBackend::MakeLanes() {
     if (!made.ok()) return made;
   }
   for (std::size_t i = 0; i < program_->members.size(); ++i) {
+    if (!IsOwnTask(program_->members[i])) continue;
     Status made = UseGpuOfRank(graph.tasks[program_->members[i]].rank);
     if (made.ok()) made = make_event(&arrived_[i]);
     if (made.ok()) made = make_event(&done_[i]);
@@ -243,12 +367,12 @@ Status CudaBackend::AllocateScratch() {
   const TaskGraph& graph = *program_->graph;
   for (TaskId id = 0; id < graph.TaskCount(); ++id) {
     const Task& task = graph.tasks[id];
-    if (task.kind == TaskKind::kHost) continue;
+    if (task.kind == TaskKind::kHost || !IsOwn(task.rank)) continue;
     LaneStream& lane = StreamOf(id);
     lane.scratch_bytes =
         std::max(lane.scratch_bytes, GpuOf(id).operators->WorkspaceBytes(graph.shapes[task.shape]));
   }
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+  for (std::size_t i = ranks_.first * kLaneCount; i < ranks_.end * kLaneCount; ++i) {
     LaneStream& lane = lanes_[i];
     if (const Status used = UseGpuOfRank(i / kLaneCount); !used.ok()) return used;
     Result<DeviceMemory> scratch = AllocateDevice(lane.scratch_bytes);
@@ -265,7 +389,7 @@ Status CudaBackend::AllocateScratch() {
 Status CudaBackend::CheckMemoryLimit() const {
   if (options_.memory_limit_bytes == 0) return Unit{};
   std::vector<std::int64_t> totals(gpus_.size(), 0);
-  for (std::size_t rank = 0; rank < gpu_of_rank_.size(); ++rank) {
+  for (std::size_t rank = ranks_.first; rank < ranks_.end; ++rank) {
     std::int64_t& total = totals[gpu_of_rank_[rank]];
     const BackendMemory memory = MemoryOfRank(rank);
     total += memory.arena_bytes + memory.scratch_bytes;
@@ -283,7 +407,7 @@ Status CudaBackend::CheckMemoryLimit() const {
 }
 
 Status CudaBackend::ZeroArenas() {
-  for (std::size_t rank = 0; rank < device_arenas_.size(); ++rank) {
+  for (std::size_t rank = ranks_.first; rank < ranks_.end; ++rank) {
     const auto bytes = static_cast<std::size_t>(
         program_->arena->arena_bytes[rank][static_cast<std::size_t>(Pool::kGpu)]);
     if (bytes == 0) continue;
@@ -311,6 +435,10 @@ void CudaBackend::BindOperands() {
   const TaskGraph& graph = *program_->graph;
   operands_.reserve(graph.operands.size());
   for (const Operand& x : graph.operands) {
+    if (!IsOwn(graph.buffers[x.buffer].rank)) {
+      operands_.push_back(nullptr);
+      continue;
+    }
     operands_.push_back(Address(x.buffer) + graph.slices[x.slice].offset);
   }
   members_.reserve(program_->members.size());
@@ -328,7 +456,7 @@ Status CudaBackend::TuneOperators() {
   const TaskGraph& graph = *program_->graph;
   for (TaskId id = 0; id < graph.TaskCount(); ++id) {
     const Task& task = graph.tasks[id];
-    if (task.kind == TaskKind::kHost || task.rendezvous != kNone) continue;
+    if (task.kind == TaskKind::kHost || task.rendezvous != kNone || !IsOwn(task.rank)) continue;
     const std::byte* residual = nullptr;
     const KernelCall call = GemmCallOf(id, &residual);
     Status tuned = UseGpuOfRank(task.rank);
@@ -344,7 +472,7 @@ Status CudaBackend::TuneOperators() {
 }
 
 void CudaBackend::Write(BufferId buffer, std::int64_t offset, std::span<const std::byte> bytes) {
-  if (bytes.empty()) return;
+  if (bytes.empty() || !IsOwn(program_->graph->buffers[buffer].rank)) return;
   const cudaError_t code =
       cudaMemcpy(Address(buffer) + offset, bytes.data(), bytes.size(), cudaMemcpyDefault);
   if (code != cudaSuccess && !error_.has_value()) error_ = CudaCall(code, "writing").error();
@@ -352,10 +480,38 @@ void CudaBackend::Write(BufferId buffer, std::int64_t offset, std::span<const st
 
 void CudaBackend::Read(BufferId buffer, std::int64_t offset, std::span<std::byte> bytes) const {
   if (bytes.empty()) return;
-  const cudaError_t code =
-      cudaMemcpy(bytes.data(), Address(buffer) + offset, bytes.size(), cudaMemcpyDefault);
+  const bool is_read = world_ != nullptr
+                           ? ReadForAll(buffer, offset, bytes).ok()
+                           : cudaMemcpy(bytes.data(), Address(buffer) + offset, bytes.size(),
+                                        cudaMemcpyDefault) == cudaSuccess;
   // The next iteration would fail with the same error; numbers read now are no numbers.
-  if (code != cudaSuccess) std::memset(bytes.data(), 0xff, bytes.size());
+  if (!is_read) std::memset(bytes.data(), 0xff, bytes.size());
+}
+
+Status CudaBackend::ReadForAll(BufferId buffer, std::int64_t offset,
+                               std::span<std::byte> bytes) const {
+  const RankId rank = program_->graph->buffers[buffer].rank;
+  const auto owner = static_cast<int>(rank / (ranks_.end - ranks_.first));
+  const Gpu& gpu = gpus_[0];
+  for (std::size_t at = 0; at < bytes.size(); at += kSharedBytes) {
+    const std::span<std::byte> piece = bytes.subspan(at, std::min(kSharedBytes, bytes.size() - at));
+    Status status = CudaCall(cudaSetDevice(gpu.device), "cudaSetDevice");
+    if (status.ok() && IsOwn(rank)) {
+      const std::byte* const from = Address(buffer) + offset + static_cast<std::int64_t>(at);
+      status = CudaCall(
+          cudaMemcpyAsync(shared_.get(), from, piece.size(), cudaMemcpyDefault, gpu.control),
+          "reading");
+    }
+    if (status.ok()) status = world_->Broadcast(shared_.get(), piece.size(), owner, gpu.control);
+    if (status.ok()) {
+      status = CudaCall(cudaMemcpyAsync(piece.data(), shared_.get(), piece.size(),
+                                        cudaMemcpyDefault, gpu.control),
+                        "reading");
+    }
+    if (status.ok()) status = CudaCall(cudaStreamSynchronize(gpu.control), "reading");
+    if (!status.ok()) return status;
+  }
+  return Unit{};
 }
 
 std::size_t CudaBackend::LaneOf(TaskId id) const {
@@ -479,6 +635,7 @@ void CudaBackend::RecordEnd(TaskId id) {
 }
 
 void CudaBackend::Launch(TaskId id) {
+  if (!IsOwnTask(id)) return;
   const Task& task = program_->graph->tasks[id];
   const OpShape& shape = program_->graph->shapes[task.shape];
   const Range range(shape.op);
@@ -502,27 +659,31 @@ void CudaBackend::Launch(TaskId id) {
   RecordEnd(id);
 }
 
+void CudaBackend::Meet(std::span<const TaskId> tasks, std::uint32_t first_member,
+                       const std::vector<cudaEvent_t>& events) {
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    Check(cudaEventRecord(events[first_member + i], StreamOf(tasks[i]).stream), "cudaEventRecord",
+          tasks[i]);
+  }
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    for (std::size_t other = 0; other < tasks.size(); ++other) {
+      if (other == i) continue;
+      Check(cudaStreamWaitEvent(StreamOf(tasks[i]).stream, events[first_member + other]),
+            "cudaStreamWaitEvent", tasks[i]);
+    }
+  }
+}
+
 void CudaBackend::Exchange(RendezvousId rendezvous) {
+  if (group_of_rendezvous_[rendezvous] != nullptr) return ExchangeByNccl(rendezvous);
   const TaskGraph& graph = *program_->graph;
   const std::span<const TaskId> tasks = program_->Members(rendezvous);
+  if (!IsOwnTask(tasks[0])) return;
   const std::uint32_t first_member = program_->member_begin[rendezvous];
   const OpShape& shape = graph.shapes[graph.tasks[tasks[0]].shape];
   const Range range(shape.op);
   const auto members = std::span<const MemberBuffers>(members_).subspan(first_member, tasks.size());
-  const auto meet = [&](const std::vector<cudaEvent_t>& events) {
-    for (std::size_t i = 0; i < tasks.size(); ++i) {
-      Check(cudaEventRecord(events[first_member + i], StreamOf(tasks[i]).stream), "cudaEventRecord",
-            tasks[i]);
-    }
-    for (std::size_t i = 0; i < tasks.size(); ++i) {
-      for (std::size_t other = 0; other < tasks.size(); ++other) {
-        if (other == i) continue;
-        Check(cudaStreamWaitEvent(StreamOf(tasks[i]).stream, events[first_member + other]),
-              "cudaStreamWaitEvent", tasks[i]);
-      }
-    }
-  };
-  meet(arrived_);
+  Meet(tasks, first_member, arrived_);
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     LaneStream& lane = StreamOf(tasks[i]);
     UseGpuOf(tasks[i]);
@@ -531,16 +692,44 @@ void CudaBackend::Exchange(RendezvousId rendezvous) {
     lane.follows = kNone;
   }
   // Until then a member's operands are read and written by the others.
-  meet(done_);
+  Meet(tasks, first_member, done_);
+  if (times_ == nullptr) return;
+  for (const TaskId id : tasks) Check(times_->End(id, StreamOf(id).stream), "cudaEventRecord", id);
+}
+
+void CudaBackend::ExchangeByNccl(RendezvousId rendezvous) {
+  const TaskGraph& graph = *program_->graph;
+  const std::span<const TaskId> tasks = program_->Members(rendezvous);
+  const std::uint32_t first_member = program_->member_begin[rendezvous];
+  const OpShape& shape = graph.shapes[graph.tasks[tasks[0]].shape];
+  const Range range(shape.op);
+  // Times are recorded in one process only, which has all members.
+  if (times_ != nullptr) Meet(tasks, first_member, arrived_);
+  own_members_.clear();
+  own_streams_.clear();
+  TaskId own = tasks[0];
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    if (!IsOwnTask(tasks[i])) continue;
+    own = tasks[i];
+    LaneStream& lane = StreamOf(own);
+    own_members_.push_back(members_[first_member + i]);
+    own_streams_.push_back(lane.stream);
+    lane.follows = kNone;
+    if (times_ != nullptr) Check(times_->Start(own, lane.stream), "cudaEventRecord", own);
+  }
+  Check(group_of_rendezvous_[rendezvous]->Run(shape, shape.dims[0], own_members_, own_streams_),
+        own);
   if (times_ == nullptr) return;
   for (const TaskId id : tasks) Check(times_->End(id, StreamOf(id).stream), "cudaEventRecord", id);
 }
 
 void CudaBackend::Record(EventId event, TaskId task) {
+  if (!IsOwnTask(task)) return;
   Check(cudaEventRecord(events_[event], StreamOf(task).stream), "cudaEventRecord", task);
 }
 
 void CudaBackend::Wait(EventId event, TaskId task) {
+  if (!IsOwnTask(task)) return;
   LaneStream& lane = StreamOf(task);
   Check(cudaStreamWaitEvent(lane.stream, events_[event]), "cudaStreamWaitEvent", task);
   lane.follows = kNone;
@@ -557,8 +746,9 @@ Outcome CudaBackend::Synchronize(double stall_limit_s) {
   }
   // Progress is what the lanes' ends and events show.
   const auto finished = [this] {
-    return std::count_if(events_.begin(), events_.end(),
-                         [](cudaEvent_t event) { return cudaEventQuery(event) == cudaSuccess; });
+    return std::count_if(events_.begin(), events_.end(), [](cudaEvent_t event) {
+      return event != nullptr && cudaEventQuery(event) == cudaSuccess;
+    });
   };
   auto last_progress = Clock::now();
   auto last_look = last_progress;
@@ -583,6 +773,7 @@ Outcome CudaBackend::Synchronize(double stall_limit_s) {
       last_progress = now;
     }
     if (std::chrono::duration<double>(now - last_progress).count() > stall_limit_s) {
+      stalled_ = true;
       return Outcome::kStalled;
     }
   }
@@ -592,6 +783,7 @@ Outcome CudaBackend::Synchronize(double stall_limit_s) {
 Error CudaBackend::error() const { return error_.value_or(Error{}); }
 
 bool CudaBackend::Finished(TaskId id) const {
+  if (!IsOwnTask(id)) return true;  // As far as this process knows.
   if (times_ != nullptr) return times_->Ended(id);
   // A lane is in order: what a later event of it shows is true of the task too.
   const TaskGraph& graph = *program_->graph;
@@ -635,7 +827,7 @@ std::optional<BackendMemory> CudaBackend::Memory() const {
     }
     BackendMemory memory{.used_bytes = static_cast<std::int64_t>(total - free),
                          .total_bytes = static_cast<std::int64_t>(total)};
-    for (std::size_t rank = 0; rank < gpu_of_rank_.size(); ++rank) {
+    for (std::size_t rank = ranks_.first; rank < ranks_.end; ++rank) {
       if (gpu_of_rank_[rank] != gpu) continue;
       const BackendMemory of_rank = MemoryOfRank(rank);
       memory.arena_bytes += of_rank.arena_bytes;

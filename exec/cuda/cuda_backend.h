@@ -6,8 +6,11 @@
 //   Result<std::unique_ptr<Backend>> backend = MakeCudaBackend({.deterministic = true});
 //
 // GPUs reach each other's memory: collectives and messages among the ranks are copies and kernels,
-// a part a member (group_operations.h), sums in group order. Host tasks run on the CPU's cores, in
-// the order of their stream.
+// a part a member (group_operations.h), sums in group order. Groups that span several processes are
+// NCCL's (nccl_group.h). Host tasks run on the CPU's cores, in the order of their stream.
+//
+// Of several processes each has the memory and runs the tasks of its own ranks; all are called
+// alike, and Read gives all of them what one has.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -26,6 +29,7 @@
 #include "exec/cuda/host_worker.h"
 #include "exec/cuda/kernels/device_step.h"
 #include "exec/cuda/memory.h"
+#include "exec/cuda/nccl_group.h"
 #include "exec/cuda/operators.h"
 #include "exec/cuda/task_events.h"
 #include "exec/runtime/backend.h"
@@ -82,6 +86,14 @@ class CudaBackend : public Backend {
 
   Status MakeGpus();
   Status ConnectGpus();
+  // A communicator: the group of a lane's rendezvous, in the same order in all processes.
+  struct NcclPlan {
+    std::vector<NcclGroup::Member> own;
+    int size = 0;
+    std::vector<RendezvousId> rendezvous;
+  };
+  Result<std::vector<NcclPlan>> PlanNcclGroups() const;
+  Status JoinGroups();
   Status Allocate();
   Status AllocateArena(std::size_t rank, Pool pool);
   Status MakeLanes();
@@ -93,6 +105,8 @@ class CudaBackend : public Backend {
   void BindOperands();
   std::byte* Address(BufferId buffer) const;
   BackendMemory MemoryOfRank(std::size_t rank) const;  // Arena and scratch.
+  bool IsOwn(std::size_t rank) const { return rank >= ranks_.first && rank < ranks_.end; }
+  bool IsOwnTask(TaskId task) const { return IsOwn(program_->graph->tasks[task].rank); }
   const Gpu& GpuOf(TaskId task) const;
   // Makes the GPU of a task or rank the current one, which kernels and events need.
   void UseGpuOf(TaskId task);
@@ -102,6 +116,12 @@ class CudaBackend : public Backend {
   KernelCall CallOf(TaskId task);
   KernelCall GemmCallOf(TaskId task, const std::byte** residual);
   void RunOnHost(TaskId task);
+  // The lanes of the tasks, which are members of a rendezvous from `first_member` on, wait for the
+  // events of all of them.
+  void Meet(std::span<const TaskId> tasks, std::uint32_t first_member,
+            const std::vector<cudaEvent_t>& events);
+  void ExchangeByNccl(RendezvousId rendezvous);
+  Status ReadForAll(BufferId buffer, std::int64_t offset, std::span<std::byte> bytes) const;
   Status LaunchOperator(TaskId task);
   void RecordStart(TaskId task);
   void RecordEnd(TaskId task);
@@ -111,7 +131,14 @@ class CudaBackend : public Backend {
   CudaOptions options_;
   std::shared_ptr<const Program> program_;
   std::vector<Gpu> gpus_;
-  std::vector<std::size_t> gpu_of_rank_;                         // Into gpus_.
+  RankRange ranks_;                       // Of this process.
+  std::vector<std::size_t> gpu_of_rank_;  // Into gpus_; of own ranks.
+  std::vector<std::unique_ptr<NcclGroup>> groups_;
+  std::vector<NcclGroup*> group_of_rendezvous_;  // Null: not NCCL's.
+  std::unique_ptr<NcclGroup> world_;             // A member a process, if there are several.
+  DeviceMemory shared_;                          // Passes through world_, kSharedBytes.
+  std::vector<MemberBuffers> own_members_;       // Scratch of ExchangeByNccl.
+  std::vector<cudaStream_t> own_streams_;
   std::vector<DeviceMemory> device_arenas_;                      // By rank.
   std::vector<std::array<HostMemory, kPoolCount>> host_arenas_;  // By rank.
   std::vector<LaneStream> lanes_;                                // By rank and lane.
@@ -126,6 +153,7 @@ class CudaBackend : public Backend {
   HostMemory staged_step_;             // Pinned.
   StepValues step_;
   std::optional<Error> error_;
+  bool stalled_ = false;
 };
 
 }  // namespace twinstep::cuda

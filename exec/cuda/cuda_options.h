@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "exec/runtime/backend.h"
+#include "exec/runtime/processes.h"
 #include "sim/result.h"
 
 namespace twinstep {
@@ -14,6 +15,10 @@ namespace twinstep {
 struct CudaOptions {
   int device = 0;  // The first GPU to use.
   int gpus = 0;    // At most so many, from `device` on; 0 = all that the driver shows.
+  // Whose share of the ranks runs here, a GPU each; groups across processes are NCCL's.
+  ProcessPlace processes = {};
+  // False: NCCL's are all groups of ranks on several GPUs.
+  bool peer_memory = true;
   // Gives the same bits in every run and by every plan that only schedules or places differently.
   bool deterministic = false;
   // Records when each task began and ended (Backend::Time), at 0.2 to 2 % of the time; without,

@@ -101,6 +101,33 @@ struct LoadedCudnn {
   }
 };
 
+struct LoadedNccl {
+  Nccl functions;
+  Status status = Unit{};
+
+  LoadedNccl() {
+    // Read when NCCL starts. With one launch order for all communicators of a GPU, no two kernels
+    // that wait for their peers keep each other from starting.
+    setenv("NCCL_NVLS_ENABLE", "0", /*replace=*/1);
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*replace=*/0);
+    SharedObject object("libnccl.so.2");
+    object.Find("ncclGetUniqueId", &functions.GetUniqueId);
+    object.Find("ncclCommInitRank", &functions.CommInitRank);
+    object.Find("ncclCommDestroy", &functions.CommDestroy);
+    object.Find("ncclCommAbort", &functions.CommAbort);
+    object.Find("ncclGroupStart", &functions.GroupStart);
+    object.Find("ncclGroupEnd", &functions.GroupEnd);
+    object.Find("ncclAllReduce", &functions.AllReduce);
+    object.Find("ncclReduceScatter", &functions.ReduceScatter);
+    object.Find("ncclAllGather", &functions.AllGather);
+    object.Find("ncclBroadcast", &functions.Broadcast);
+    object.Find("ncclSend", &functions.Send);
+    object.Find("ncclRecv", &functions.Recv);
+    object.Find("ncclGetErrorString", &functions.GetErrorString);
+    status = object.status();
+  }
+};
+
 }  // namespace
 
 Result<const CublasLt*> LoadCublasLt() {
@@ -111,6 +138,12 @@ Result<const CublasLt*> LoadCublasLt() {
 
 Result<const Cudnn*> LoadCudnn() {
   static const LoadedCudnn loaded;
+  if (!loaded.status.ok()) return loaded.status.error();
+  return &loaded.functions;
+}
+
+Result<const Nccl*> LoadNccl() {
+  static const LoadedNccl loaded;
   if (!loaded.status.ok()) return loaded.status.error();
   return &loaded.functions;
 }

@@ -11,6 +11,7 @@
 
 #include <cublasLt.h>
 #include <cudnn.h>
+#include <nccl.h>
 
 #include "sim/result.h"
 
@@ -48,9 +49,27 @@ struct Cudnn {
   decltype(&cudnnBackendExecute) Execute = nullptr;
 };
 
+struct Nccl {
+  decltype(&ncclGetUniqueId) GetUniqueId = nullptr;
+  decltype(&ncclCommInitRank) CommInitRank = nullptr;
+  decltype(&ncclCommDestroy) CommDestroy = nullptr;
+  decltype(&ncclCommAbort) CommAbort = nullptr;
+  decltype(&ncclGroupStart) GroupStart = nullptr;
+  decltype(&ncclGroupEnd) GroupEnd = nullptr;
+  decltype(&ncclAllReduce) AllReduce = nullptr;
+  decltype(&ncclReduceScatter) ReduceScatter = nullptr;
+  decltype(&ncclAllGather) AllGather = nullptr;
+  decltype(&ncclBroadcast) Broadcast = nullptr;
+  decltype(&ncclSend) Send = nullptr;
+  decltype(&ncclRecv) Recv = nullptr;
+  decltype(&ncclGetErrorString) GetErrorString = nullptr;
+};
+
 // Loaded once a process and never unloaded. An Error (kNo) names what was not found and where it
 // was looked for.
 Result<const CublasLt*> LoadCublasLt();
 Result<const Cudnn*> LoadCudnn();
+// NVLink multicast stays off: NCCL_NVLS_ENABLE=0 is set in the process.
+Result<const Nccl*> LoadNccl();
 
 }  // namespace twinstep

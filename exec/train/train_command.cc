@@ -1,13 +1,16 @@
 #include "exec/train/train_command.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <utility>
 
 #include "exec/runtime/atomic_file.h"
 #include "exec/runtime/checkpoint.h"
 #include "exec/runtime/execution_trace.h"
+#include "exec/runtime/processes.h"
 #include "exec/train/step_printer.h"
 #include "exec/train/train_input.h"
 #include "exec/train/train_options.h"
@@ -27,7 +30,7 @@ class Command {
   ExitCode Run() {
     const Result<TrainInput> input = ReadTrainInput(options_);
     if (!input.ok()) return output_.Fail(input.error());
-    output_.Warn(input.value().plan.warnings);
+    if (input.value().processes.rank == 0) output_.Warn(input.value().plan.warnings);
     const Status done = Train(input.value());
     return done.ok() ? ExitCode::kDone : output_.Fail(done.error());
   }
@@ -55,10 +58,13 @@ class Command {
   }
 
   Status Train(const TrainInput& input) {
-    if (const Status outputs = CheckOutputs(input); !outputs.ok()) return outputs;
+    const bool is_first = input.processes.rank == 0;
+    if (is_first) {
+      if (const Status outputs = CheckOutputs(input); !outputs.ok()) return outputs;
+    }
     std::vector<std::string> warnings;
     Result<std::unique_ptr<Training>> started = Training::Start(input, &warnings);
-    output_.Warn(warnings);
+    if (is_first) output_.Warn(warnings);
     if (!started.ok()) return started.error();
     Training& training = *started.value();
     if (training.step() >= input.schedule.steps) {
@@ -83,7 +89,7 @@ class Command {
 
   Status RunSteps(const TrainInput& input, Training* training) {
     StepPrinter printer(training->step(), input.schedule.steps, output_.out());
-    if (const auto path = options_.Get("log")) {
+    if (const auto path = options_.Get("log"); path && input.processes.rank == 0) {
       const Status opened = printer.OpenLog(*path, /*append=*/!input.resume.empty());
       if (!opened.ok()) return opened;
     }
@@ -130,7 +136,10 @@ class Command {
 
 ExitCode RunTrainCommand(const std::vector<std::string>& arguments, std::ostream& out,
                          std::ostream& err) {
-  const VerbOutput output("train", out, err);
+  // Of several processes the first one speaks; errors are everyone's.
+  const Result<ProcessPlace> place = ReadProcessPlace(std::getenv);
+  std::ostream silent(nullptr);
+  const VerbOutput output("train", place.ok() && place.value().rank != 0 ? silent : out, err);
   return RunVerb(output, ParseTrainOptions(arguments), TrainHelp,
                  [&](const Options& options) { return Command(options, output).Run(); });
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <utility>
 
 #include "exec/cuda/gpu_cluster.h"
@@ -66,13 +65,22 @@ Status ReadBackend(const Options& options, TrainInput* input) {
   input->deterministic = options.Has("deterministic");
   input->record_times = options.Has("trace");
   input->poison = options.Has("poison");
+  const Result<ProcessPlace> processes = ReadProcessPlace(std::getenv);
+  if (!processes.ok()) return processes.error();
+  input->processes = processes.value();
   if (input->backend == BackendKind::kCpu) {
     for (const char* name : {"deterministic", "gpu-memory-capacity"}) {
       if (options.Has(name)) return OptionError(name, "goes with --backend cuda");
     }
+    if (input->processes.size > 1) {
+      return OptionError("backend", "only cuda trains in several processes");
+    }
     return Unit{};
   }
   if (input->poison) return OptionError("poison", "only --backend cpu can");
+  if (input->processes.size > 1 && input->record_times) {
+    return OptionError("trace", "needs all ranks in one process");
+  }
   const Status device = DescribeGpu(input->model.recipe(), input->deterministic, &input->cluster);
   if (!device.ok()) return OptionError("backend", StrCat("cuda: ", device.error().message));
   return Unit{};
@@ -105,26 +113,10 @@ std::string Exact(double number) {
   return text;
 }
 
-// Under a launcher every process would train the whole plan. Slurm's variable is the step's: a
-// batch script, which is one process, has the job's, too.
-Status CheckAlone() {
-  for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    const char* const size = std::getenv(name);
-    if (size == nullptr || std::strcmp(size, "1") == 0) continue;
-    return Error{
-        .message = StrCat(name, " is ", size,
-                          ": several processes were started, and training across processes is not "
-                          "supported; start one, which trains on all GPUs of a machine"),
-        .rule = "processes"};
-  }
-  return Unit{};
-}
-
 }  // namespace
 
 Result<TrainInput> ReadTrainInput(const Options& options) {
-  const Status given =
-      FirstError({CheckRequired(options, "train", {"model", "data", "steps"}), CheckAlone()});
+  const Status given = CheckRequired(options, "train", {"model", "data", "steps"});
   if (!given.ok()) return given.error();
   TrainInput input;
   Result<Model> model = ReadTrainModel(options);

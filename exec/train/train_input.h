@@ -7,6 +7,7 @@
 #include <string>
 
 #include "exec/runtime/learning_rate.h"
+#include "exec/runtime/processes.h"
 #include "hw_specs/cluster.pb.h"
 #include "model_zoo/model.pb.h"
 #include "sim/options/options.h"
@@ -27,6 +28,7 @@ struct TrainInput {
   std::optional<std::uint64_t> seed;  // As given; default: the checkpoint's, else 1.
   std::string init_from;              // Empty: drawn weights.
   BackendKind backend = BackendKind::kCpu;
+  ProcessPlace processes;  // That train together: of --backend cuda.
   bool deterministic = false;
   bool record_times = false;                   // When each task runs, for a trace.
   bool quick_weights = false;                  // To be timed only (exec/runtime/quick_weights.h).

@@ -80,7 +80,9 @@ std::vector<OptionGroup> TrainingGroups() {
       RecipeOptions(),
       LocalPlanOptions(),
       {"Execution",
-       {{"backend", "NAME", "cpu (default), or cuda: the ranks on this machine's GPUs"},
+       {{"backend", "NAME",
+         "cpu (default), or cuda: the ranks on this machine's GPUs, or split evenly over the "
+         "processes that torchrun, mpirun or srun starts"},
         {"deterministic", nullptr,
          "cuda: the same bits in every run and by every plan that only schedules or places "
          "differently, which --backend cpu always gives"},

@@ -48,7 +48,8 @@ StepValues StepValuesOf(const TrainInput& input, std::int64_t step, std::uint64_
 
 Result<std::unique_ptr<Backend>> MakeBackend(const TrainInput& input) {
   if (input.backend == BackendKind::kCuda) {
-    return MakeCudaBackend({.deterministic = input.deterministic,
+    return MakeCudaBackend({.processes = input.processes,
+                            .deterministic = input.deterministic,
                             .record_times = input.record_times,
                             .host_threads = input.threads,
                             .memory_limit_bytes = input.gpu_memory_capacity_bytes});
@@ -175,6 +176,7 @@ Result<std::vector<LogicalTensor>> Training::Tensors() const {
 Status Training::Save() const {
   Result<std::vector<LogicalTensor>> tensors = Tensors();
   if (!tensors.ok()) return tensors.error();
+  if (input_.processes.rank != 0) return Unit{};
   const Checkpoint checkpoint{.step = step_,
                               .seed = seed_,
                               .model = input_.model,
@@ -186,6 +188,7 @@ Status Training::Save() const {
 Status Training::Export(const std::string& path) const {
   const Result<std::vector<LogicalTensor>> tensors = Tensors();
   if (!tensors.ok()) return tensors.error();
+  if (input_.processes.rank != 0) return Unit{};
   return WriteHuggingFace(input_.model, tensors.value(), path);
 }
 

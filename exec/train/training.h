@@ -48,9 +48,9 @@ class Training {
 
   // Parameters, masters and moments of the whole model.
   Result<std::vector<LogicalTensor>> Tensors() const;
-  // A checkpoint into the input's folder.
+  // A checkpoint into the input's folder. Of several processes all call it, and the first writes.
   Status Save() const;
-  // Weights with Hugging Face's names.
+  // Weights with Hugging Face's names. As Save.
   Status Export(const std::string& path) const;
 
   const TaskGraph& graph() const { return graph_; }

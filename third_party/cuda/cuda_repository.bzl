@@ -14,6 +14,7 @@ _NEEDED = [
     "include/cuda_runtime.h",
     "include/cublasLt.h",
     "include/cudnn.h",
+    "include/nccl.h",
     "include/nvtx3/nvToolsExt.h",
     "lib64/libcudart_static.a",
 ]

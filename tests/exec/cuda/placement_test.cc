@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
 #include <vector>
 
 namespace twinstep::cuda {
@@ -31,6 +32,15 @@ TEST(PlacementTest, AllGpusAreUsedAndNoneHasTwoRanksMoreThanAnother) {
       EXPECT_LE(*most - *least, 1u);
     }
   }
+}
+
+TEST(PlacementTest, ProcessesOfAHostTakeTheirGpusInTurn) {
+  EXPECT_EQ(FirstGpuOfProcess(1, 3, 8).value(), 3);
+  EXPECT_EQ(FirstGpuOfProcess(4, 1, 8).value(), 4);
+  EXPECT_EQ(FirstGpuOfProcess(2, 1, 2).value(), 0);  // Each is shown its own.
+  const Result<int> missing = FirstGpuOfProcess(4, 1, 6);
+  ASSERT_FALSE(missing.ok());
+  EXPECT_NE(missing.error().message.find("needs 4 GPUs"), std::string::npos);
 }
 
 }  // namespace

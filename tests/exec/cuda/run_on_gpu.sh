@@ -153,12 +153,39 @@ two_plans() {  # MODEL MICRO_BATCH STEPS PLAN [train]
   while read -r line; do note "  $line"; done < <(grep -E '^(recording|iteration|all_|reduce_)' "$log")
 }
 
+# Two processes, as launchers start them, against one; a checkpoint and its resumption too.
+processes() {
+  local plan
+  for plan in '--dp 2 --zero 1' '--dp 2 --zero 3' '--tp 2' '--pp 2 --virtual-stages 2'; do
+    local name=${plan//[^a-z0-9]/} arguments="--backend cuda --steps 40 $plan"
+    (
+      train $arguments --log "$out/one$name.jsonl" >"$out/one$name.log" 2>&1 &
+      timeout 100 torchrun --nproc-per-node 2 --master-port $((29500 + RANDOM % 1000 * 2)) --no-python \
+        "$(find_binary twinstep)" train --model tiny-llama --data "$root/README.md" --lr 5e-3 \
+        --seq 128 --global-batch 8 --micro-batch 4 $arguments --log "$out/torchrun$name.jsonl" \
+        --save "$out/saved$name" >"$out/torchrun$name.log" 2>&1
+      wait
+      compare "two processes by torchrun, $plan" "$out/torchrun$name.jsonl" "$out/one$name.jsonl"
+      note "  saved: $(ls "$out/saved$name" | tr '\n' ' ')$(tail -1 "$out/torchrun$name.log")"
+    ) &
+  done
+  wait
+  train --backend cuda --steps 40 --dp 2 --log "$out/one.jsonl" >"$out/one.log" 2>&1
+  MASTER_ADDR=127.0.0.1 MASTER_PORT=31000 timeout 100 mpirun --allow-run-as-root -np 2 \
+    "$(find_binary twinstep)" train --model tiny-llama --data "$root/README.md" --lr 5e-3 --seq 128 \
+    --global-batch 8 --micro-batch 4 --backend cuda --steps 40 --dp 2 --log "$out/mpirun.jsonl" \
+    >"$out/mpirun.log" 2>&1
+  compare "two processes by mpirun" "$out/mpirun.jsonl" "$out/one.jsonl"
+  note "  $(tail -1 "$out/mpirun.log")"
+}
+
 two() {
   for test in $("$(find_binary two_gpus_test)" --gtest_list_tests | grep '^  '); do
     run_test two_gpus_test "*.$test" &
   done
   wait
   two_plans 1b 32 8 'data_parallel: 2'
+  processes
   two_plans 7b 8 4 'data_parallel: 2' train
 }
 

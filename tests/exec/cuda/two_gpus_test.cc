@@ -77,18 +77,27 @@ Plan PlanOf(const PlanCase& test_case, Plan plan, std::int64_t block_bytes) {
 }
 
 // Sums in another order: sharp in fp64.
-TEST(TwoGpusTest, PlansTrainAsThePlainPlan) {
-  if (GpuCount() < 2) GTEST_SKIP() << "no two GPUs";
+void ExpectPlansToTrainAsThePlainPlan(const CudaOptions& options) {
   for (const char* name : {"llama-gqa", "gpt"}) {
     const Model model = SmallModel(name, FP64);
     const Trained plain = Train(model, SmallPlan(1, 1, 1, 1), OnGpu({}), kSteps);
     for (const PlanCase& test_case : TwoGpuPlans()) {
       SCOPED_TRACE(std::string(name) + ", " + test_case.label);
       const Plan plan = PlanOf(test_case, SmallPlan(1, 1, 1, 1), 96 << 10);
-      EXPECT_LE(LargestDifference(Train(model, plan, OnGpu({}), kSteps).losses, plain.losses),
+      EXPECT_LE(LargestDifference(Train(model, plan, OnGpu(options), kSteps).losses, plain.losses),
                 1e-9);
     }
   }
+}
+
+TEST(TwoGpusTest, PlansTrainAsThePlainPlan) {
+  if (GpuCount() < 2) GTEST_SKIP() << "no two GPUs";
+  ExpectPlansToTrainAsThePlainPlan({});
+}
+
+TEST(TwoGpusTest, PlansTrainAsThePlainPlanByNccl) {
+  if (GpuCount() < 2) GTEST_SKIP() << "no two GPUs";
+  ExpectPlansToTrainAsThePlainPlan({.peer_memory = false});
 }
 
 TEST(TwoGpusTest, PlansTrainAsThePlainPlanInBf16) {

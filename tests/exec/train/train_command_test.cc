@@ -204,16 +204,19 @@ TEST_F(TrainCommand, BadInputIsNamed) {
   EXPECT_THAT(error({}), HasSubstr("5 bytes are too few for one sequence of 16 tokens"));
 }
 
-TEST_F(TrainCommand, LaunchersOfSeveralProcessesAreRefused) {
-  for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    setenv(name, "1", 1);
-    EXPECT_EQ(RunTrain(Small({})).code, ExitCode::kDone) << name;
-    setenv(name, "2", 1);
-    const Outcome run = RunTrain(Small({}));
+TEST_F(TrainCommand, SeveralProcessesNeedTheirPlacesAndGpus) {
+  setenv("WORLD_SIZE", "2", 1);
+  const Outcome without = RunTrain(Small({}));
+  for (const char* name : {"RANK", "LOCAL_RANK", "MASTER_PORT"}) setenv(name, "1", 1);
+  setenv("MASTER_ADDR", "localhost", 1);
+  const Outcome on_cpu = RunTrain(Small({}));
+  for (const char* name : {"WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_PORT", "MASTER_ADDR"}) {
     unsetenv(name);
-    EXPECT_EQ(run.code, ExitCode::kBadInput);
-    EXPECT_THAT(run.err, HasSubstr(std::string(name) + " is 2"));
   }
+  EXPECT_EQ(without.code, ExitCode::kBadInput);
+  EXPECT_THAT(without.err, HasSubstr("RANK"));
+  EXPECT_EQ(on_cpu.code, ExitCode::kBadInput);
+  EXPECT_THAT(on_cpu.err, HasSubstr("only cuda"));
 }
 
 // Nobody trains for hours and then learns that the result cannot be written.
