@@ -32,7 +32,8 @@ int HostThreads(const CudaOptions& options, std::size_t gpus) {
 
 // Of Read in several processes.
 constexpr std::size_t kSharedBytes = std::size_t{16} << 20;
-constexpr double kOthersWait_s = 60;  // For all processes to come.
+// Between looks at what may keep work from ending.
+constexpr auto kLookInterval = std::chrono::seconds(1);
 
 bool IsCopy(OpCode op) { return op == OpCode::kCopyH2D || op == OpCode::kCopyD2H; }
 
@@ -58,12 +59,14 @@ Error OutOfMemory(const std::string& what, std::size_t bytes, std::uint32_t rank
 
 }  // namespace
 
-CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {}
+CudaBackend::CudaBackend(const CudaOptions& options)
+    : options_(options),
+      place_(options.processes == nullptr ? ProcessPlace{} : options.processes->place()) {}
 
 Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(const CudaOptions& options) {
   const Result<CudaDevice> device = DescribeCudaDevice(options.device);
   if (!device.ok()) return device.error();
-  if (options.record_times && options.processes.size > 1) {
+  if (options.record_times && options.processes != nullptr && options.processes->place().size > 1) {
     return Error{.message = "a process does not know when tasks of the others run",
                  .rule = "processes"};
   }
@@ -113,13 +116,13 @@ Status CudaBackend::MakeGpus() {
   if (!counted.ok()) return counted;
   visible -= options_.device;
   if (options_.gpus > 0) visible = std::min(visible, options_.gpus);
-  const Result<RankRange> own = RanksOfProcess(graph.ranks.size(), options_.processes);
+  const Result<RankRange> own = RanksOfProcess(graph.ranks.size(), place_);
   if (!own.ok()) return own.error();
   ranks_ = own.value();
   int first = options_.device;
-  if (options_.processes.size > 1) {
-    const Result<int> of_host = FirstGpuOfProcess(static_cast<int>(ranks_.end - ranks_.first),
-                                                  options_.processes.local_rank, visible);
+  if (place_.size > 1) {
+    const Result<int> of_host =
+        FirstGpuOfProcess(static_cast<int>(ranks_.end - ranks_.first), place_.local_rank, visible);
     if (!of_host.ok()) return of_host.error();
     first += of_host.value();
     visible -= of_host.value();
@@ -187,28 +190,33 @@ Status CudaBackend::JoinGroups() {
   const Result<std::vector<NcclPlan>> plans = PlanNcclGroups();
   if (!plans.ok()) return plans.error();
   const std::vector<NcclPlan>& joined = plans.value();
-  const int processes = options_.processes.size;
+  const int processes = place_.size;
   if (joined.empty() && processes == 1) return Unit{};
   // One more for all processes.
   std::vector<std::byte> bytes((joined.size() + 1) * sizeof(NcclId));
-  for (std::size_t i = 0; options_.processes.rank == 0 && i <= joined.size(); ++i) {
+  for (std::size_t i = 0; place_.rank == 0 && i <= joined.size(); ++i) {
     const Result<NcclId> id = MakeNcclId();
     if (!id.ok()) return id.error();
     std::memcpy(bytes.data() + i * sizeof(NcclId), &id.value(), sizeof(NcclId));
   }
-  const Result<std::vector<std::byte>> ids = ShareFirst(options_.processes, bytes, kOthersWait_s);
-  if (!ids.ok()) return ids.error();
-  if (ids.value().size() != bytes.size()) {
-    return Error{.message = "process 0 trains another plan", .rule = "processes"};
+  if (processes > 1) {
+    Result<std::vector<std::byte>> ids = options_.processes->ShareFirst(bytes);
+    if (!ids.ok()) return ids.error();
+    if (ids.value().size() != bytes.size()) {
+      return Error{.message = "process 0 trains another plan", .rule = "processes"};
+    }
+    bytes = std::move(ids).value();
   }
-  const auto join = [&](std::size_t i, std::span<const NcclGroup::Member> own, int size) {
+  const auto join = [&](std::size_t i, std::span<const NcclGroup::Member> own, int size,
+                        bool has_messages) {
     NcclId id;
-    std::memcpy(&id, ids.value().data() + i * sizeof id, sizeof id);
-    return NcclGroup::Create(id, own, size);
+    std::memcpy(&id, bytes.data() + i * sizeof id, sizeof id);
+    return NcclGroup::Create(id, own, size, has_messages);
   };
   for (std::size_t i = 0; i < joined.size(); ++i) {
     if (joined[i].own.empty()) continue;
-    Result<std::unique_ptr<NcclGroup>> group = join(i, joined[i].own, joined[i].size);
+    Result<std::unique_ptr<NcclGroup>> group =
+        join(i, joined[i].own, joined[i].size, joined[i].has_messages);
     if (!group.ok()) return group.error();
     for (const RendezvousId id : joined[i].rendezvous) {
       group_of_rendezvous_[id] = group.value().get();
@@ -216,9 +224,9 @@ Status CudaBackend::JoinGroups() {
     groups_.push_back(std::move(group).value());
   }
   if (processes == 1) return Unit{};
-  const std::array self{
-      NcclGroup::Member{.index = options_.processes.rank, .device = gpus_[0].device}};
-  Result<std::unique_ptr<NcclGroup>> world = join(joined.size(), self, processes);
+  const std::array self{NcclGroup::Member{.index = place_.rank, .device = gpus_[0].device}};
+  Result<std::unique_ptr<NcclGroup>> world =
+      join(joined.size(), self, processes, /*has_messages=*/false);
   if (!world.ok()) return world.error();
   world_ = std::move(world).value();
   Result<DeviceMemory> memory = AllocateDevice(kSharedBytes);
@@ -252,6 +260,7 @@ Result<std::vector<CudaBackend::NcclPlan>> CudaBackend::PlanNcclGroups() const {
     if (is_new)
       plans.push_back({.own = {}, .size = static_cast<int>(tasks.size()), .rendezvous = {}});
     NcclPlan& plan = plans[at->second];
+    plan.has_messages = plan.has_messages || NcclGroup::IsMessage(shape.op);
     plan.rendezvous.push_back(id);
     if (!is_new) continue;
     for (std::size_t i = 0; i < tasks.size(); ++i) {
@@ -480,12 +489,14 @@ void CudaBackend::Write(BufferId buffer, std::int64_t offset, std::span<const st
 
 void CudaBackend::Read(BufferId buffer, std::int64_t offset, std::span<std::byte> bytes) const {
   if (bytes.empty()) return;
-  const bool is_read = world_ != nullptr
-                           ? ReadForAll(buffer, offset, bytes).ok()
-                           : cudaMemcpy(bytes.data(), Address(buffer) + offset, bytes.size(),
-                                        cudaMemcpyDefault) == cudaSuccess;
-  // The next iteration would fail with the same error; numbers read now are no numbers.
-  if (!is_read) std::memset(bytes.data(), 0xff, bytes.size());
+  const Status read = world_ != nullptr
+                          ? ReadForAll(buffer, offset, bytes)
+                          : CudaCall(cudaMemcpy(bytes.data(), Address(buffer) + offset,
+                                                bytes.size(), cudaMemcpyDefault),
+                                     "reading");
+  if (read.ok()) return;
+  if (!error_.has_value()) error_ = read.error();
+  std::memset(bytes.data(), 0xff, bytes.size());  // No numbers.
 }
 
 Status CudaBackend::ReadForAll(BufferId buffer, std::int64_t offset,
@@ -503,15 +514,37 @@ Status CudaBackend::ReadForAll(BufferId buffer, std::int64_t offset,
           "reading");
     }
     if (status.ok()) status = world_->Broadcast(shared_.get(), piece.size(), owner, gpu.control);
+    if (status.ok()) status = WaitFor(gpu.control);
     if (status.ok()) {
-      status = CudaCall(cudaMemcpyAsync(piece.data(), shared_.get(), piece.size(),
-                                        cudaMemcpyDefault, gpu.control),
+      status = CudaCall(cudaMemcpy(piece.data(), shared_.get(), piece.size(), cudaMemcpyDefault),
                         "reading");
     }
-    if (status.ok()) status = CudaCall(cudaStreamSynchronize(gpu.control), "reading");
     if (!status.ok()) return status;
   }
   return Unit{};
+}
+
+Status CudaBackend::WaitFor(cudaStream_t stream) const {
+  using Clock = std::chrono::steady_clock;
+  auto last_look = Clock::now();
+  while (true) {
+    const cudaError_t code = cudaStreamQuery(stream);
+    if (code != cudaErrorNotReady) return CudaCall(code, "reading");
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+    if (Clock::now() - last_look < kLookInterval) continue;
+    last_look = Clock::now();
+    if (const Status others = CheckOthers(); !others.ok()) return others;
+  }
+}
+
+Status CudaBackend::CheckOthers() const {
+  if (options_.processes != nullptr) {
+    if (const Status alive = options_.processes->CheckAlive(); !alive.ok()) return alive;
+  }
+  for (const std::unique_ptr<NcclGroup>& group : groups_) {
+    if (const Status sound = group->CheckSound(); !sound.ok()) return sound;
+  }
+  return world_ == nullptr ? Unit{} : world_->CheckSound();
 }
 
 std::size_t CudaBackend::LaneOf(TaskId id) const {
@@ -766,8 +799,9 @@ Outcome CudaBackend::Synchronize(double stall_limit_s) {
     }
     std::this_thread::sleep_for(std::chrono::microseconds(20));
     const auto now = Clock::now();
-    if (now - last_look < std::chrono::seconds(1)) continue;
+    if (now - last_look < kLookInterval) continue;
     last_look = now;
+    if (const Status others = CheckOthers(); !others.ok()) error_ = others.error();
     if (const std::int64_t done = finished(); done != progress) {
       progress = done;
       last_progress = now;

@@ -90,6 +90,7 @@ class CudaBackend : public Backend {
   struct NcclPlan {
     std::vector<NcclGroup::Member> own;
     int size = 0;
+    bool has_messages = false;
     std::vector<RendezvousId> rendezvous;
   };
   Result<std::vector<NcclPlan>> PlanNcclGroups() const;
@@ -122,6 +123,9 @@ class CudaBackend : public Backend {
             const std::vector<cudaEvent_t>& events);
   void ExchangeByNccl(RendezvousId rendezvous);
   Status ReadForAll(BufferId buffer, std::int64_t offset, std::span<std::byte> bytes) const;
+  Status WaitFor(cudaStream_t stream) const;
+  // An Error where another process has ended, or NCCL knows of one.
+  Status CheckOthers() const;
   Status LaunchOperator(TaskId task);
   void RecordStart(TaskId task);
   void RecordEnd(TaskId task);
@@ -129,6 +133,7 @@ class CudaBackend : public Backend {
   void Check(const Status& status, TaskId task);
 
   CudaOptions options_;
+  ProcessPlace place_;
   std::shared_ptr<const Program> program_;
   std::vector<Gpu> gpus_;
   RankRange ranks_;                       // Of this process.
@@ -152,7 +157,7 @@ class CudaBackend : public Backend {
   std::unique_ptr<TaskEvents> times_;  // If times are recorded.
   HostMemory staged_step_;             // Pinned.
   StepValues step_;
-  std::optional<Error> error_;
+  mutable std::optional<Error> error_;  // The first one; of reading, too.
   bool stalled_ = false;
 };
 

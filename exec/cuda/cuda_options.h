@@ -15,8 +15,9 @@ namespace twinstep {
 struct CudaOptions {
   int device = 0;  // The first GPU to use.
   int gpus = 0;    // At most so many, from `device` on; 0 = all that the driver shows.
-  // Whose share of the ranks runs here, a GPU each; groups across processes are NCCL's.
-  ProcessPlace processes = {};
+  // Where several train together: a share of the ranks runs here, a GPU each; groups across
+  // processes are NCCL's. Null: one process.
+  std::shared_ptr<Processes> processes = {};
   // False: NCCL's are all groups of ranks on several GPUs.
   bool peer_memory = true;
   // Gives the same bits in every run and by every plan that only schedules or places differently.

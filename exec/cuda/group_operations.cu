@@ -103,7 +103,7 @@ cudaError_t Sum(const OpShape& shape, std::span<const MemberBuffers> members,
   return WithElement(shape.dtype, [&](auto element) {
     using T = decltype(element);
     return LaunchRows<4>(1, bytes / static_cast<std::int64_t>(sizeof(T)), aligned, stream,
-                      SumOfMembers<T>{all});
+                         SumOfMembers<T>{all});
   });
 }
 

@@ -110,6 +110,8 @@ struct LoadedNccl {
     // that wait for their peers keep each other from starting.
     setenv("NCCL_NVLS_ENABLE", "0", /*replace=*/1);
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*replace=*/0);
+    // What collectives need is there when a communicator is made, not when they first run.
+    setenv("NCCL_RUNTIME_CONNECT", "0", /*replace=*/0);
     SharedObject object("libnccl.so.2");
     object.Find("ncclGetUniqueId", &functions.GetUniqueId);
     object.Find("ncclCommInitRank", &functions.CommInitRank);
@@ -123,7 +125,9 @@ struct LoadedNccl {
     object.Find("ncclBroadcast", &functions.Broadcast);
     object.Find("ncclSend", &functions.Send);
     object.Find("ncclRecv", &functions.Recv);
+    object.Find("ncclCommGetAsyncError", &functions.CommGetAsyncError);
     object.Find("ncclGetErrorString", &functions.GetErrorString);
+    object.Find("ncclGetLastError", &functions.GetLastError);
     status = object.status();
   }
 };

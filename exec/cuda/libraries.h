@@ -62,7 +62,9 @@ struct Nccl {
   decltype(&ncclBroadcast) Broadcast = nullptr;
   decltype(&ncclSend) Send = nullptr;
   decltype(&ncclRecv) Recv = nullptr;
+  decltype(&ncclCommGetAsyncError) CommGetAsyncError = nullptr;
   decltype(&ncclGetErrorString) GetErrorString = nullptr;
+  decltype(&ncclGetLastError) GetLastError = nullptr;
 };
 
 // Loaded once a process and never unloaded. An Error (kNo) names what was not found and where it

@@ -35,9 +35,10 @@ ncclDataType_t TypeOf(Dtype dtype) {
 }
 
 Error NcclError(const Nccl& nccl, ncclResult_t code, const char* what) {
-  return {.code = ExitCode::kInternal,
-          .message = StrCat(what, ": ", nccl.GetErrorString(code)),
-          .rule = "nccl"};
+  return {
+      .code = ExitCode::kInternal,
+      .message = StrCat(what, ": ", nccl.GetErrorString(code), ": ", nccl.GetLastError(nullptr)),
+      .rule = "nccl"};
 }
 
 }  // namespace
@@ -52,8 +53,8 @@ Result<NcclId> MakeNcclId() {
 }
 
 Result<std::unique_ptr<NcclGroup>> NcclGroup::Create(const NcclId& id,
-                                                     std::span<const Member> own_members,
-                                                     int size) {
+                                                     std::span<const Member> own_members, int size,
+                                                     bool has_messages) {
   const Result<const Nccl*> nccl = LoadNccl();
   if (!nccl.ok()) return nccl.error();
   std::unique_ptr<NcclGroup> group(new NcclGroup(nccl.value(), size));
@@ -70,7 +71,41 @@ Result<std::unique_ptr<NcclGroup>> NcclGroup::Create(const NcclId& id,
     return group->nccl_->CommInitRank(&own.communicator, size, id, own.member.index);
   });
   if (!connected.ok()) return connected.error();
+  if (!has_messages) return group;
+  const Status met = group->ConnectNeighbours();
+  if (!met.ok()) return met.error();
   return group;
+}
+
+bool NcclGroup::IsMessage(OpCode op) {
+  return op != OpCode::kAllReduce && op != OpCode::kReduceScatter && op != OpCode::kAllGather;
+}
+
+// NCCL connects collectives at once (NCCL_RUNTIME_CONNECT), and a pair with its first message.
+Status NcclGroup::ConnectNeighbours() {
+  std::vector<cudaStream_t> streams(own_.size(), nullptr);
+  Status status = Unit{};
+  for (std::size_t i = 0; i < own_.size() && status.ok(); ++i) {
+    status = CudaCall(cudaSetDevice(own_[i].member.device), "cudaSetDevice");
+    if (status.ok()) {
+      status = CudaCall(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking),
+                        "cudaStreamCreate");
+    }
+  }
+  if (status.ok()) {
+    status = Together([&](std::size_t i) {
+      std::byte* const bytes = own_[i].accumulators.get();
+      return PassOn(own_[i], {.read = bytes, .write = bytes + 1}, 1, streams[i]);
+    });
+  }
+  for (std::size_t i = 0; i < own_.size(); ++i) {
+    if (streams[i] == nullptr) continue;
+    cudaSetDevice(own_[i].member.device);
+    const Status done = CudaCall(cudaStreamSynchronize(streams[i]), "NCCL");
+    if (status.ok()) status = done;
+    cudaStreamDestroy(streams[i]);
+  }
+  return status;
 }
 
 NcclGroup::~NcclGroup() {
@@ -84,6 +119,17 @@ void NcclGroup::Abort() {
     if (own.communicator != nullptr) nccl_->CommAbort(own.communicator);
     own.communicator = nullptr;
   }
+}
+
+Status NcclGroup::CheckSound() const {
+  for (const Connected& own : own_) {
+    ncclResult_t noticed = ncclSuccess;
+    const ncclResult_t asked = nccl_->CommGetAsyncError(own.communicator, &noticed);
+    if (const Status sound = Check(asked == ncclSuccess ? noticed : asked, "NCCL"); !sound.ok()) {
+      return sound;
+    }
+  }
+  return Unit{};
 }
 
 Status NcclGroup::Check(ncclResult_t code, const char* what) const {
@@ -124,16 +170,21 @@ ncclResult_t NcclGroup::Enqueue(const Connected& own, const OpShape& shape, std:
     default:
       break;
   }
-  // Messages: of a ring to the next, of a pair from the one that reads to the one that writes.
+  return PassOn(own, buffers, whole, stream);
+}
+
+// Of a ring to the next, of a pair from the one that reads to the one that writes.
+ncclResult_t NcclGroup::PassOn(const Connected& own, const MemberBuffers& buffers,
+                               std::size_t bytes, cudaStream_t stream) const {
   const int next = (own.member.index + 1) % size_;
   const int previous = (own.member.index + size_ - 1) % size_;
   if (buffers.read != nullptr) {
     const ncclResult_t sent =
-        nccl_->Send(buffers.read, whole, ncclUint8, next, own.communicator, stream);
+        nccl_->Send(buffers.read, bytes, ncclUint8, next, own.communicator, stream);
     if (sent != ncclSuccess) return sent;
   }
   if (buffers.write == nullptr) return ncclSuccess;
-  return nccl_->Recv(buffers.write, whole, ncclUint8, previous, own.communicator, stream);
+  return nccl_->Recv(buffers.write, bytes, ncclUint8, previous, own.communicator, stream);
 }
 
 Status NcclGroup::SumExact(const Connected& own, const OpShape& shape, std::int64_t bytes,

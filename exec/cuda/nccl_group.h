@@ -2,8 +2,8 @@
 // belong to several processes or are not linked: by NCCL, sums in the order of its rings.
 //
 //   Result<NcclId> id = MakeNcclId();  // By one process, for all.
-//   Result<std::unique_ptr<NcclGroup>> group = NcclGroup::Create(id.value(), {{0, 3}, {1, 4}}, 4);
-//   group.value()->Run(shape, bytes, own_members, own_streams);
+//   Result<std::unique_ptr<NcclGroup>> group = NcclGroup::Create(id.value(), {{0, 3}, {1, 4}}, 4,
+//   false); group.value()->Run(shape, bytes, own_members, own_streams);
 //
 // A communicator each, so that groups and lanes do not wait for each other. All processes make and
 // run groups in the same order.
@@ -38,9 +38,13 @@ class NcclGroup {
     int index = 0;
     int device = 0;
   };
-  // Returns once all processes with members have called it.
+  // Neighbours of the ring of members send and receive; others are collectives.
+  static bool IsMessage(OpCode op);
+  // Returns once all processes with members have called it. Members connect now: while kernels wait
+  // for their peers is no time for it.
   static Result<std::unique_ptr<NcclGroup>> Create(const NcclId& id,
-                                                   std::span<const Member> own_members, int size);
+                                                   std::span<const Member> own_members, int size,
+                                                   bool has_messages);
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
   ~NcclGroup();
@@ -52,6 +56,9 @@ class NcclGroup {
   // Gives up what is under way, which would otherwise wait for others for ever; the group is of no
   // use then.
   void Abort();
+
+  // An Error if NCCL has noticed one, as of a peer that is gone.
+  Status CheckSound() const;
 
   // Bytes in device memory, of member `root`, to the one own member's.
   Status Broadcast(std::byte* bytes, std::size_t count, int root, cudaStream_t stream);
@@ -68,6 +75,9 @@ class NcclGroup {
   // call(i) for each own member, as one.
   template <typename Call>
   Status Together(Call call);
+  ncclResult_t PassOn(const Connected& own, const MemberBuffers& buffers, std::size_t bytes,
+                      cudaStream_t stream) const;
+  Status ConnectNeighbours();
   ncclResult_t Enqueue(const Connected& own, const OpShape& shape, std::int64_t bytes,
                        const MemberBuffers& buffers, cudaStream_t stream) const;
   Status SumExact(const Connected& own, const OpShape& shape, std::int64_t bytes,

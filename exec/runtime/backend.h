@@ -77,6 +77,7 @@ class Backend {
   // Until all is done, or nothing has finished for `stall_limit_s` seconds. After another outcome
   // than kDone the backend can only be destroyed or asked what has finished.
   virtual Outcome Synchronize(double stall_limit_s) = 0;
+  // What went wrong, in an iteration or in reading; without message if nothing has.
   virtual Error error() const = 0;
 
   // Of the current or last iteration.

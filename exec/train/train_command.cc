@@ -1,16 +1,13 @@
 #include "exec/train/train_command.h"
 
 #include <cmath>
-#include <cstdlib>
 #include <memory>
 #include <optional>
-#include <ostream>
 #include <utility>
 
 #include "exec/runtime/atomic_file.h"
 #include "exec/runtime/checkpoint.h"
 #include "exec/runtime/execution_trace.h"
-#include "exec/runtime/processes.h"
 #include "exec/train/step_printer.h"
 #include "exec/train/train_input.h"
 #include "exec/train/train_options.h"
@@ -72,11 +69,13 @@ class Command {
                           input.schedule.steps, " steps"));
     }
     if (const Status steps = RunSteps(input, &training); !steps.ok()) return steps;
-    PrintMemory(training);
-    return WriteFiles(training);
+    PrintMemory(input, training);
+    if (const Status written = WriteFiles(training); !written.ok()) return written;
+    return training.WaitForAll();
   }
 
-  void PrintMemory(const Training& training) const {
+  void PrintMemory(const TrainInput& input, const Training& training) const {
+    if (input.processes.rank != 0) return;
     const std::optional<BackendMemory> memory = training.backend().Memory();
     if (!memory.has_value()) return;
     output_.out() << "GPU memory: " << Bytes(static_cast<double>(memory->used_bytes)) << " of "
@@ -88,15 +87,20 @@ class Command {
   }
 
   Status RunSteps(const TrainInput& input, Training* training) {
-    StepPrinter printer(training->step(), input.schedule.steps, output_.out());
-    if (const auto path = options_.Get("log"); path && input.processes.rank == 0) {
-      const Status opened = printer.OpenLog(*path, /*append=*/!input.resume.empty());
+    std::optional<StepPrinter> printer;
+    if (input.processes.rank == 0) {
+      printer.emplace(training->step(), input.schedule.steps, output_.out());
+    }
+    if (const auto path = options_.Get("log"); path && printer.has_value()) {
+      const Status opened = printer->OpenLog(*path, /*append=*/!input.resume.empty());
       if (!opened.ok()) return opened;
     }
     while (training->step() < input.schedule.steps) {
       const Result<TrainingStep> step = training->RunStep();
       if (!step.ok()) return step.error();
-      if (const Status printed = printer.Print(step.value()); !printed.ok()) return printed;
+      if (printer.has_value()) {
+        if (const Status printed = printer->Print(step.value()); !printed.ok()) return printed;
+      }
       if (!std::isfinite(step.value().loss)) {
         return Error{.code = ExitCode::kNo,
                      .message = StrCat("the loss of step ", step.value().step, " is ",
@@ -136,10 +140,7 @@ class Command {
 
 ExitCode RunTrainCommand(const std::vector<std::string>& arguments, std::ostream& out,
                          std::ostream& err) {
-  // Of several processes the first one speaks; errors are everyone's.
-  const Result<ProcessPlace> place = ReadProcessPlace(std::getenv);
-  std::ostream silent(nullptr);
-  const VerbOutput output("train", place.ok() && place.value().rank != 0 ? silent : out, err);
+  const VerbOutput output("train", out, err);
   return RunVerb(output, ParseTrainOptions(arguments), TrainHelp,
                  [&](const Options& options) { return Command(options, output).Run(); });
 }

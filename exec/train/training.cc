@@ -3,7 +3,9 @@
 #include <google/protobuf/util/message_differencer.h>
 
 #include <chrono>
+#include <cstddef>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "exec/cpu/cpu_backend.h"
@@ -46,9 +48,10 @@ StepValues StepValuesOf(const TrainInput& input, std::int64_t step, std::uint64_
           .seed = seed};
 }
 
-Result<std::unique_ptr<Backend>> MakeBackend(const TrainInput& input) {
+Result<std::unique_ptr<Backend>> MakeBackend(const TrainInput& input,
+                                             const std::shared_ptr<Processes>& processes) {
   if (input.backend == BackendKind::kCuda) {
-    return MakeCudaBackend({.processes = input.processes,
+    return MakeCudaBackend({.processes = processes,
                             .deterministic = input.deterministic,
                             .record_times = input.record_times,
                             .host_threads = input.threads,
@@ -58,10 +61,41 @@ Result<std::unique_ptr<Backend>> MakeBackend(const TrainInput& input) {
       CpuBackendOptions{.threads = input.threads, .poison = input.poison}));
 }
 
+constexpr double kOthersWait_s = 120;  // For all processes to come.
+
+Result<std::shared_ptr<Processes>> JoinProcesses(const ProcessPlace& place) {
+  if (place.size == 1) return std::shared_ptr<Processes>();
+  return Processes::Join(place, kOthersWait_s);
+}
+
+// What all processes must do alike, or they would wait for each other for ever.
+std::map<std::string, std::string> SharedSettings(const TrainInput& input, const TextData& data,
+                                                  const TaskGraph& graph, const ArenaPlan& arena) {
+  std::map<std::string, std::string> settings = SettingsOf(input, data.checksum());
+  settings["model"] = input.model.ShortDebugString();
+  settings["save-every"] =
+      input.checkpoint_folder.empty() ? "never" : std::to_string(input.checkpoint_every);
+  settings["shuffle-seed"] =
+      input.shuffle_seed.has_value() ? std::to_string(*input.shuffle_seed) : "none";
+  const ResolvedPlan& plan = input.plan;
+  std::int64_t bytes = 0;
+  for (const auto& pools : arena.arena_bytes) {
+    for (const std::int64_t pool : pools) bytes += pool;
+  }
+  settings["plan"] =
+      StrCat("tensor ", plan.t, " x context ", plan.c, " x pipeline ", plan.p, " x data ", plan.d,
+             " (order ", plan.rank_order, "), ", graph.TaskCount(), " tasks, ", bytes, " bytes");
+  return settings;
+}
+
 }  // namespace
 
-Training::Training(const TrainInput& input, TextData data, std::unique_ptr<Backend> backend)
-    : input_(input), data_(std::move(data)), backend_(std::move(backend)) {}
+Training::Training(const TrainInput& input, TextData data, std::shared_ptr<Processes> processes,
+                   std::unique_ptr<Backend> backend)
+    : input_(input),
+      data_(std::move(data)),
+      processes_(std::move(processes)),
+      backend_(std::move(backend)) {}
 
 Result<std::unique_ptr<Training>> Training::Start(const TrainInput& input,
                                                   std::vector<std::string>* warnings) {
@@ -72,13 +106,20 @@ Result<std::unique_ptr<Training>> Training::Start(const TrainInput& input,
   Result<TaskGraph> graph = Lower(input.model, input.cluster, input.plan, {.fold = false});
   if (!graph.ok()) return graph.error();
 
-  Result<std::unique_ptr<Backend>> backend = MakeBackend(input);
+  Result<std::shared_ptr<Processes>> processes = JoinProcesses(input.processes);
+  if (!processes.ok()) return processes.error();
+  Result<std::unique_ptr<Backend>> backend = MakeBackend(input, processes.value());
   if (!backend.ok()) return backend.error();
 
-  std::unique_ptr<Training> training(
-      new Training(input, std::move(data).value(), std::move(backend).value()));
+  std::unique_ptr<Training> training(new Training(
+      input, std::move(data).value(), std::move(processes).value(), std::move(backend).value()));
   training->graph_ = std::move(graph).value();
   training->arena_ = PlanArena(training->graph_);
+  if (training->processes_ != nullptr) {
+    const Status same = training->processes_->Agree(
+        SharedSettings(input, training->data_, training->graph_, training->arena_));
+    if (!same.ok()) return same.error();
+  }
   Result<std::unique_ptr<Executor>> executor =
       Executor::Create(training->graph_, training->arena_, input.plan, training->backend_.get(),
                        {.shuffle_seed = input.shuffle_seed});
@@ -86,6 +127,11 @@ Result<std::unique_ptr<Training>> Training::Start(const TrainInput& input,
   training->executor_ = std::move(executor).value();
   const Status set = training->SetStates(warnings);
   if (!set.ok()) return set.error();
+  if (training->processes_ != nullptr) {
+    const Status same = training->processes_->Agree(
+        {{"step", std::to_string(training->step_)}, {"seed", std::to_string(training->seed_)}});
+    if (!same.ok()) return same.error();
+  }
   return training;
 }
 
@@ -162,34 +208,47 @@ Result<TrainingStep> Training::RunStep() {
   if (!done.ok()) return done.error();
   ++step_;
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  const double loss = ReadLoss(graph_, *backend_);
+  if (!backend_->error().message.empty()) return backend_->error();
   return TrainingStep{.step = step_,
-                      .loss = ReadLoss(graph_, *backend_),
+                      .loss = loss,
                       .learning_rate = values.learning_rate,
                       .tokens = static_cast<std::int64_t>(batch.tokens.size()),
                       .iteration_s = elapsed.count()};
 }
 
 Result<std::vector<LogicalTensor>> Training::Tensors() const {
-  return GatherLogical(input_.model, graph_, *backend_);
+  Result<std::vector<LogicalTensor>> tensors = GatherLogical(input_.model, graph_, *backend_);
+  if (!backend_->error().message.empty()) return backend_->error();
+  return tensors;
 }
 
 Status Training::Save() const {
   Result<std::vector<LogicalTensor>> tensors = Tensors();
   if (!tensors.ok()) return tensors.error();
-  if (input_.processes.rank != 0) return Unit{};
+  if (input_.processes.rank != 0) return WaitForAll();
   const Checkpoint checkpoint{.step = step_,
                               .seed = seed_,
                               .model = input_.model,
                               .settings = SettingsOf(input_, data_.checksum()),
                               .tensors = std::move(tensors).value()};
-  return SaveCheckpoint(input_.checkpoint_folder, checkpoint, input_.checkpoint_keep);
+  const Status saved = SaveCheckpoint(input_.checkpoint_folder, checkpoint, input_.checkpoint_keep);
+  return saved.ok() ? WaitForAll() : saved;
 }
 
 Status Training::Export(const std::string& path) const {
   const Result<std::vector<LogicalTensor>> tensors = Tensors();
   if (!tensors.ok()) return tensors.error();
-  if (input_.processes.rank != 0) return Unit{};
-  return WriteHuggingFace(input_.model, tensors.value(), path);
+  if (input_.processes.rank != 0) return WaitForAll();
+  const Status written = WriteHuggingFace(input_.model, tensors.value(), path);
+  return written.ok() ? WaitForAll() : written;
+}
+
+Status Training::WaitForAll() const {
+  if (processes_ == nullptr) return Unit{};
+  const Result<std::vector<std::byte>> all = processes_->ShareFirst({});
+  if (!all.ok()) return all.error();
+  return Unit{};
 }
 
 }  // namespace twinstep

@@ -16,6 +16,7 @@
 #include "exec/runtime/backend.h"
 #include "exec/runtime/executor.h"
 #include "exec/runtime/logical_tensors.h"
+#include "exec/runtime/processes.h"
 #include "exec/runtime/text_data.h"
 #include "exec/train/train_input.h"
 #include "sim/graph/arena.h"
@@ -48,10 +49,13 @@ class Training {
 
   // Parameters, masters and moments of the whole model.
   Result<std::vector<LogicalTensor>> Tensors() const;
-  // A checkpoint into the input's folder. Of several processes all call it, and the first writes.
+  // A checkpoint into the input's folder. Of several processes all call it, the first writes, and
+  // the others wait for it.
   Status Save() const;
   // Weights with Hugging Face's names. As Save.
   Status Export(const std::string& path) const;
+  // Until all processes have called it, as they must before they end: who ends earlier is missed.
+  Status WaitForAll() const;
 
   const TaskGraph& graph() const { return graph_; }
   const ArenaPlan& arena() const { return arena_; }
@@ -59,7 +63,8 @@ class Training {
   const Backend& backend() const { return *backend_; }
 
  private:
-  Training(const TrainInput& input, TextData data, std::unique_ptr<Backend> backend);
+  Training(const TrainInput& input, TextData data, std::shared_ptr<Processes> processes,
+           std::unique_ptr<Backend> backend);
 
   Status SetStates(std::vector<std::string>* warnings);
   Status Resume(std::vector<std::string>* warnings);
@@ -67,6 +72,7 @@ class Training {
 
   const TrainInput input_;
   TextData data_;
+  std::shared_ptr<Processes> processes_;  // Null: this one alone.
   TaskGraph graph_;
   ArenaPlan arena_;
   std::unique_ptr<Backend> backend_;

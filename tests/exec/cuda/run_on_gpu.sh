@@ -6,7 +6,8 @@
 #   tests/exec/cuda/run_on_gpu.sh [STEP ...]
 #
 # Steps: correct (operators training text sanitizer, all at once) speed chunks pytorch largest
-# kernels; default: these. Where there are two GPUs, two: their plans, and how fast they are.
+# kernels; default: these. Where there are two GPUs, two: their plans, in one process and in two
+# (processes), and how fast they are.
 # And validate: pairs of model and plan, simulated and trained.
 # Binaries are taken from bazel-bin, or from the folder BIN; full output goes to the folder OUT
 # (default: a new one). Exit status 1 if the table says FAILED. Where PyTorch is installed, its CUDA
@@ -61,16 +62,18 @@ train() {
 }
 
 # The largest difference of the losses of the first 50 steps, and the means of the last 50.
-compare() {  # LABEL LOG REFERENCE
-  note "$1: $(python3 - "$2" "$3" <<'PYTHON'
+compare() {  # LABEL LOG REFERENCE REFERENCE_NAME
+  note "$1: $(python3 - "$2" "$3" "$4" <<'PYTHON'
 import json
 import sys
 
-a, b = ([json.loads(line)["loss"] for line in open(path)] for path in sys.argv[1:])
+a, b = ([json.loads(line)["loss"] for line in open(path)] for path in sys.argv[1:3])
+name = sys.argv[3]
 largest = max(abs(x - y) for x, y in zip(a[:50], b[:50]))
 verdict = "passed" if len(a) == len(b) and largest <= 1e-2 else "FAILED"
-print(f"{verdict}, losses of 50 steps within {largest:.1e} of the CPU backend's; step 1 {a[0]:.4f}, "
-      f"mean of the last 50 of {len(a)} steps {sum(a[-50:]) / 50:.4f}, CPU {sum(b[-50:]) / 50:.4f}")
+print(f"{verdict}, losses of {len(a[:50])} steps within {largest:.1e} of {name}'s; step 1 {a[0]:.4f}, "
+      f"mean of the last 50 of {len(a)} steps "
+      f"{sum(a[-50:]) / len(a[-50:]):.4f}, {name}'s {sum(b[-50:]) / len(b[-50:]):.4f}")
 PYTHON
 )"
 }
@@ -101,7 +104,7 @@ text() {
   wait
   for precision in fp32 bf16; do
     compare "tiny-llama on the README, $precision" "$out/gpu_$precision.jsonl" \
-      "$out/cpu_$precision.jsonl"
+      "$out/cpu_$precision.jsonl" 'the CPU backend'
   done
 }
 
@@ -153,45 +156,45 @@ two_plans() {  # MODEL MICRO_BATCH STEPS PLAN [train]
   while read -r line; do note "  $line"; done < <(grep -E '^(recording|iteration|all_|reduce_)' "$log")
 }
 
-# Two processes, as launchers start them, against one; a checkpoint and its resumption too.
+# Two processes, as launchers start them, against one. NCCL's kernels wait for each other, so nothing
+# else uses the GPUs meanwhile.
+launched() {  # NAME PLAN LAUNCHER...
+  local name=$1 plan=$2 begin=$SECONDS
+  shift 2
+  train --backend cuda --steps 40 $plan --log "$out/one_$name.jsonl" >"$out/one_$name.log" 2>&1
+  timeout 100 "$@" "$(find_binary twinstep)" train --model tiny-llama --data "$root/README.md" \
+    --seq 128 --global-batch 8 --micro-batch 4 --backend cuda --steps 40 $plan \
+    --save "$out/saved_$name" --log "$out/$name.jsonl" >"$out/$name.log" 2>&1
+  local code=$?
+  compare "two processes, $name, $plan" "$out/$name.jsonl" "$out/one_$name.jsonl" 'one process'
+  if [ $code -eq 0 ]; then
+    note "  $(ls "$out/saved_$name" | tr '\n' ' '), $((SECONDS - begin)) s, $(tail -1 "$out/$name.log")"
+  else
+    note "  FAILED ($code): $(tail -3 "$out/$name.log" | tr '\n' ' ')"
+  fi
+}
+
 processes() {
-  local plan
-  for plan in '--dp 2 --zero 1' '--dp 2 --zero 3' '--tp 2' '--pp 2 --virtual-stages 2'; do
-    local name=${plan//[^a-z0-9]/} arguments="--backend cuda --steps 40 $plan"
-    (
-      train $arguments --log "$out/one$name.jsonl" >"$out/one$name.log" 2>&1 &
-      timeout 100 torchrun --nproc-per-node 2 --master-port $((29500 + RANDOM % 1000 * 2)) --no-python \
-        "$(find_binary twinstep)" train --model tiny-llama --data "$root/README.md" --lr 5e-3 \
-        --seq 128 --global-batch 8 --micro-batch 4 $arguments --log "$out/torchrun$name.jsonl" \
-        --save "$out/saved$name" >"$out/torchrun$name.log" 2>&1
-      wait
-      compare "two processes by torchrun, $plan" "$out/torchrun$name.jsonl" "$out/one$name.jsonl"
-      note "  saved: $(ls "$out/saved$name" | tr '\n' ' ')$(tail -1 "$out/torchrun$name.log")"
-    ) &
-  done
-  wait
-  train --backend cuda --steps 40 --dp 2 --log "$out/one.jsonl" >"$out/one.log" 2>&1
-  MASTER_ADDR=127.0.0.1 MASTER_PORT=31000 timeout 100 mpirun --allow-run-as-root -np 2 \
-    "$(find_binary twinstep)" train --model tiny-llama --data "$root/README.md" --lr 5e-3 --seq 128 \
-    --global-batch 8 --micro-batch 4 --backend cuda --steps 40 --dp 2 --log "$out/mpirun.jsonl" \
-    >"$out/mpirun.log" 2>&1
-  compare "two processes by mpirun" "$out/mpirun.jsonl" "$out/one.jsonl"
-  note "  $(tail -1 "$out/mpirun.log")"
+  run_test two_processes_test
+  launched torchrun '--dp 2 --zero 3' torchrun --nproc-per-node 2 --master-addr 127.0.0.1 \
+    --master-port 29511 --no-python
+  launched mpirun '--pp 2 --virtual-stages 2' mpirun --allow-run-as-root -np 2
 }
 
 two() {
-  for test in $("$(find_binary two_gpus_test)" --gtest_list_tests | grep '^  '); do
+  for test in $("$(find_binary two_gpus_test)" --gtest_list_tests | grep '^  ' | grep -v Nccl); do
     run_test two_gpus_test "*.$test" &
   done
   wait
-  two_plans 1b 32 8 'data_parallel: 2'
+  run_test two_gpus_test '*Nccl*'
   processes
+  two_plans 1b 32 8 'data_parallel: 2'
   two_plans 7b 8 4 'data_parallel: 2' train
 }
 
 for step in "${steps[@]}"; do
   case $step in
-    operators | text | sanitizer | largest | two) $step ;;
+    operators | text | sanitizer | largest | two | processes) $step ;;
     training) run_test training_test ;;
     correct)
       operators &
