@@ -9,6 +9,7 @@
 # kernels; default: these. Where there are two GPUs, two: their plans, in one process and in two
 # (processes), and how fast they are.
 # And validate: pairs of model and plan, simulated and trained.
+# several N [PART,PART]: plans of N GPUs, 2, 4 or 8 (several_gpus.py), for SECONDS_LEFT (540).
 # Binaries are taken from bazel-bin, or from the folder BIN; full output goes to the folder OUT
 # (default: a new one). Exit status 1 if the table says FAILED. Where PyTorch is installed, its CUDA
 # libraries serve if there are no others.
@@ -191,6 +192,13 @@ two() {
   two_plans 1b 32 8 'data_parallel: 2'
   two_plans 7b 8 4 'data_parallel: 2' train
 }
+
+if [ "${steps[0]}" = several ]; then
+  python3 "$here/several_gpus.py" "$(find_binary twinstep)" "$out/several" --gpus "${steps[1]:-2}" \
+    --seconds "${SECONDS_LEFT:-540}" ${steps[2]:+--parts "${steps[2]}"} 2>&1 | tee "$out/several.log"
+  while read -r line; do note "$line"; done < <(sed -n '/^Table/,$p' "$out/several.log")
+  steps=()
+fi
 
 for step in "${steps[@]}"; do
   case $step in
