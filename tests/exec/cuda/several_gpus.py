@@ -6,13 +6,13 @@
 Parts, each a section of the table:
   losses    every plan trains a tiny model in fp64 as the plain plan does (within 1e-9)
   plans     at least twelve plans of N GPUs: profiled, simulated, trained, compared
-  scaling   the best chunk plan for 1, 2, 4 ... N GPUs, found by `rank` (ProTrain's figure 4 in kind)
+  scaling   the best chunk plan for 1, 2, 4 ... N GPUs, by `rank` (ProTrain's figure 4 in kind)
   adaptive  batch by batch: the plan found for it against the plan of the largest batch (figure 5)
 
-`--backend none` only predicts, from hw_specs/h200-xN.textproto: what to expect before anyone has the
-machine. `--backend cpu` tries everything with tiny models. A row that would begin after S seconds is
-left out, and the table says so. OUT gets rows.json, what each command printed, profiles, and of each
-row JSON and compressed traces. Exit status 1 if a row failed.
+`--backend none` only predicts, from hw_specs/h200-xN.textproto: what to expect before anyone has
+the machine. `--backend cpu` tries everything with tiny models. A row that would begin after S
+seconds is left out, and the table says so. OUT gets rows.json, what each command printed, profiles,
+and of each row JSON and compressed traces. Exit status 1 if a row failed.
 """
 
 import argparse
@@ -167,8 +167,8 @@ class Report:
         if self.options.backend != 'none':
             # What several plans have in common is measured once, in each plan's share of the time.
             said = self.work / f'{part}.profile.log'
-            command = [self.twinstep, 'profile', '--backend', self.options.backend, '--model', model,
-                       '--data', self.data, '--seconds',
+            command = [self.twinstep, 'profile', '--backend', self.options.backend, '--model',
+                       model, '--data', self.data, '--seconds',
                        self.options.profile_seconds * len(plans), '--output', profile]
             for plan in plans:
                 command += ['--plan', plan]
@@ -186,8 +186,9 @@ class Report:
 
     def predict(self, part, tag, label, model, plan, gpus):
         result = self.work / f'{tag}.json'
-        status = run([self.twinstep, 'simulate', '--cluster', self.cluster, '--gpus', gpus, '--model',
-                      model, '--plan', plan, '--json', result], self.work / f'{tag}.log')
+        status = run([self.twinstep, 'simulate', '--cluster', self.cluster, '--gpus', gpus,
+                      '--model', model, '--plan', plan, '--json', result],
+                     self.work / f'{tag}.log')
         parsed = json.loads(result.read_text()) if result.exists() else {}
         if status == 1:
             self.add(part, label, does_not_fit=parsed['infeasible']['message'])
@@ -233,12 +234,11 @@ class Report:
         name = f'{tag}-{gpus}-{batch_a_gpu}'
         found = self.work / f'{name}.best'
         said = self.work / f'{name}.rank.log'
-        status = run([self.twinstep, 'rank', '--space', 'chunks', '--cluster', self.cluster, '--gpus',
-                      gpus, '--model', self.file(f'{name}.textproto', model_text), '--seq',
-                      self.size.sequence, '--global-batch', batch_a_gpu * gpus,
+        status = run([self.twinstep, 'rank', '--space', 'chunks', '--cluster', self.cluster,
+                      '--gpus', gpus, '--model', self.file(f'{name}.textproto', model_text),
+                      '--seq', self.size.sequence, '--global-batch', batch_a_gpu * gpus,
                       '--gpu-memory-capacity', GPU_MEMORY, '--host-memory-budget',
-                      HOST_MEMORY[self.options.gpus], '--top', 1, '--plans',
-                      found], said)
+                      HOST_MEMORY[self.options.gpus], '--top', 1, '--plans', found], said)
         plans = sorted(found.glob('*.textproto')) if status == 0 else []
         if plans:
             return plans[0].read_text()
@@ -262,8 +262,8 @@ class Report:
             plan = self.best_chunks('scaling', self.size.larger_model, gpus,
                                     self.size.scaling_batch)
             if plan is not None:
-                rows.append((f'{gpus} GPU{"s" * (gpus > 1)}, {self.size.scaling_batch * gpus} sequences', plan,
-                             gpus))
+                sequences = self.size.scaling_batch * gpus
+                rows.append((f'{gpus} GPU{"s" * (gpus > 1)}, {sequences} sequences', plan, gpus))
         self.compare('scaling', self.size.larger_model, rows)
 
     def adaptive(self):
