@@ -82,6 +82,11 @@ CudaBackend::~CudaBackend() {
   for (const Gpu& gpu : gpus_) {
     cudaSetDevice(gpu.device);
     cudaDeviceSynchronize();
+  }
+  // Communicators may know the streams.
+  groups_.clear();
+  world_.reset();
+  for (const Gpu& gpu : gpus_) {
     if (gpu.control != nullptr) cudaStreamDestroy(gpu.control);
   }
   for (LaneStream& lane : lanes_) {
