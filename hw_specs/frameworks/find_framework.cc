@@ -21,6 +21,7 @@ Status Validate(const Framework& framework, const TextSource& source) {
   errors.CheckZeroOrRange("optimizer_segment_bytes_per_param", 1e-6, 1e3);
   errors.CheckZeroOrRange("host_adam_bytes_per_param", 1, 1e4);
   errors.CheckZeroOrRange("host_threads", 1, 1e4);
+  errors.CheckZeroOrRange("host_adam_share", 1e-3, 1);
   for (const char* copies : {"parameter_copies", "gradient_copies", "activation_copies"}) {
     errors.CheckZeroOrRange(StrCat(copies, ".bytes"), 1e-3, 1e3);
   }

@@ -420,11 +420,12 @@ class CostBuilder {
       const double threads = static_cast<double>(framework_.host_threads());
       const double core = kWriteAllocate * cluster_.node().host().core_bytes_per_s();
       if (threads > 0 && core > 0) rate = std::min(rate, threads * core);
+      const double share = OneIfUnset(framework_.host_adam_share());
       const double traffic = framework_.host_adam_bytes_per_param() > 0
                                  ? framework_.host_adam_bytes_per_param()
                                  : links_.host_adam_bytes_per_param();
       return AddFlow(static_cast<double>(shape.dims[0]) * traffic, rate, shape,
-                     [&] { links_.AddHostAdam(task.rank, &out_.hops); });
+                     [&] { links_.AddHostAdam(task.rank, share, &out_.hops); });
     }
     const double rate = cluster_.node().host().dram_bytes_per_s();
     if (!(rate > 0)) return Missing(shape, "node.host.dram_bytes_per_s");

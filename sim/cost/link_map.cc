@@ -11,6 +11,12 @@ namespace {
 constexpr double kAdamBytesPerParam = 28;  // 12 read and written of states, 2 + 2 of gradient and
                                            // parameter.
 
+// A multiplicity as both engines take it: in parts of 32.
+double InParts(double multiplicity) {
+  constexpr double kParts = 32;
+  return std::round(multiplicity * kParts) / kParts;
+}
+
 }  // namespace
 
 LinkMap::LinkMap(const TaskGraph& graph, const Cluster& cluster, const LinkOverrides& overrides)
@@ -30,6 +36,12 @@ LinkMap::LinkMap(const TaskGraph& graph, const Cluster& cluster, const LinkOverr
                             : host.adam_params_per_s() > 0
                                 ? host.adam_params_per_s()
                                 : kWriteAllocate * dram / host_adam_bytes_per_param_;
+  const double cores_bytes_per_s =
+      static_cast<double>(host.cores()) * kWriteAllocate * host.core_bytes_per_s();
+  if (cores_bytes_per_s > 0 && !(overrides.host_adam_params_per_s > 0)) {
+    host_adam_params_per_s_ =
+        std::min(host_adam_params_per_s_, cores_bytes_per_s / host_adam_bytes_per_param_);
+  }
   const double adam_bytes_per_s = host_adam_params_per_s_ * host_adam_bytes_per_param_;
   if (dram > 0 && adam_bytes_per_s > 0) {
     // Alone, Adam runs at its rate even where that is more traffic than triad's figure admits.
@@ -48,11 +60,7 @@ LinkMap::LinkMap(const TaskGraph& graph, const Cluster& cluster, const LinkOverr
   // Measured beside copies one way: what Adam loses is what they take of it.
   const auto displaced = [&](double beside, double copy_bytes_per_s) {
     if (!(beside > 0) || !(host_adam_params_per_s_ > beside) || !(copy_bytes_per_s > 0)) return 0.0;
-    // In parts of 32, as both engines take it.
-    constexpr double kParts = 32;
-    const double share =
-        (1 - beside / host_adam_params_per_s_) * adam_bytes_per_s / copy_bytes_per_s;
-    return std::round(share * kParts) / kParts;
+    return InParts((1 - beside / host_adam_params_per_s_) * adam_bytes_per_s / copy_bytes_per_s);
   };
   h2d_adam_share_ = displaced(overrides.host_adam_params_per_s_beside_h2d, pcie.h2d_bytes_per_s());
   d2h_adam_share_ = displaced(overrides.host_adam_params_per_s_beside_d2h, pcie.d2h_bytes_per_s());
@@ -230,9 +238,9 @@ void LinkMap::AddHostMemory(RankId rank, std::vector<RouteHop>* hops) {
   AddHop(LinkKind::kDram, node.lowest_class, node.own, hops);
 }
 
-void LinkMap::AddHostAdam(RankId rank, std::vector<RouteHop>* hops) {
+void LinkMap::AddHostAdam(RankId rank, double rate_share, std::vector<RouteHop>* hops) {
   const Share& node = shares_[rank].node;
-  AddHop(LinkKind::kHostCompute, node.lowest_class, node.own, hops);
+  AddHop(LinkKind::kHostCompute, node.lowest_class, InParts(node.own / rate_share), hops);
   AddHop(LinkKind::kDram, node.lowest_class, node.own * host_adam_dram_share_, hops);
 }
 

@@ -51,7 +51,8 @@ class LinkMap {
 
   // Routes; hops are appended to `hops`. `share` scales every multiplicity.
   void AddCopy(RankId rank, bool h2d, std::vector<RouteHop>* hops);
-  void AddHostAdam(RankId rank, std::vector<RouteHop>* hops);
+  // `rate_share` of the host's rate: its cores take longer for the same bytes.
+  void AddHostAdam(RankId rank, double rate_share, std::vector<RouteHop>* hops);
   void AddHostMemory(RankId rank, std::vector<RouteHop>* hops);
   // From a member to the next in its node and in from the one before.
   void AddPeerRing(GroupId group, RankId rank, std::vector<RouteHop>* hops);

@@ -17,6 +17,7 @@
 #include "sim/graph/find_op.h"
 #include "sim/graph/memory_timeline.h"
 #include "sim/lower/lower.h"
+#include "sim/plan/node_layout.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -169,11 +170,14 @@ double KernelSeconds(const PreparedRow& row) {
   }
   const std::int64_t nodes = std::max<std::int64_t>(1, collective.nodes());
   if (row.shape.op == OpCode::kSend) return SendCost(row.cluster, bytes, nodes == 1).Seconds();
+  // Neighbours: they share no switch where the last of them has as many before it.
+  const std::int64_t last = collective.gpus_a_node() - 1;
   return CollectiveCost(row.cluster, row.shape.op, bytes,
                         {.members = collective.gpus_a_node() * nodes,
                          .nodes = nodes,
                          .own_node_members = collective.gpus_a_node(),
-                         .largest_node_members = collective.gpus_a_node()})
+                         .largest_node_members = collective.gpus_a_node(),
+                         .is_spread_over_switches = NodeLayout(row.cluster).UplinkOf(last) == last})
       .Seconds();
 }
 

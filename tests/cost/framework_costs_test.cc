@@ -128,6 +128,14 @@ TEST(FrameworkCostsTest, OneThreadUpdatesAtOneCoresRate) {
               0.001 * params * 100 / (14e9 * 4 / 3));
 }
 
+TEST(FrameworkCostsTest, AShareOfTheHostsRateTakesAsMuchLonger) {
+  const double whole_s = Offloaded({}).BusySeconds(TaskKind::kHost, Phase::kOptimizer);
+  Framework framework;
+  framework.set_host_adam_share(0.5);
+  EXPECT_NEAR(Offloaded(framework).BusySeconds(TaskKind::kHost, Phase::kOptimizer) / whole_s, 2,
+              0.01);
+}
+
 TEST(FrameworkCostsTest, BlockingMessagesStopTheSender) {
   Plan plan;
   plan.set_pipeline_parallel(4);

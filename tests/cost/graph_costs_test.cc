@@ -199,6 +199,22 @@ TEST(ComputeCostsTest, HostAdamSharesCoresAndDram) {
   EXPECT_DOUBLE_EQ(FlowOf(Costs(graph.graph(), cluster), id).max_bytes_per_s, 56e9 * 4 / 3);
 }
 
+TEST(ComputeCostsTest, HostAdamTakesNoMoreThanItsCoresMove) {
+  CostGraph graph(1);
+  const TaskId id = graph.Host(0, {.op = OpCode::kAdam, .dims = {1'000'000}});
+  Cluster cluster = PlainCluster();
+  Host* host = cluster.mutable_node()->mutable_host();
+  host->set_core_bytes_per_s(3e9);
+  host->set_cores(32);
+  EXPECT_EQ(FlowOf(Costs(graph.graph(), cluster), id).max_bytes_per_s, 28e9);
+  host->set_cores(2);
+  EXPECT_DOUBLE_EQ(FlowOf(Costs(graph.graph(), cluster), id).max_bytes_per_s, 2 * 3e9 * 4 / 3);
+  // What was measured counts.
+  Profile profile;
+  profile.set_host_adam_params_per_s(1e9);
+  EXPECT_EQ(FlowOf(Costs(graph.graph(), cluster, &profile), id).max_bytes_per_s, 28e9);
+}
+
 TEST(ComputeCostsTest, InterferenceWithoutZeros) {
   Cluster cluster = PlainCluster();
   cluster.mutable_gpu()->mutable_interference()->set_compute_beside_copy(1.12);

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "hw_specs/find_cluster.h"
 #include "sim/search/chunk_space.h"
 #include "sim/search/maximize.h"
 #include "sim/search/plan_search.h"
@@ -25,7 +26,28 @@ RankProblem ProblemOf(const std::vector<std::string>& arguments) {
 
 constexpr std::int64_t kGpus = 4;
 
+// Peak of the servers' DRAM: 6 channels of DDR4-2400 and 8 of DDR5-4800 a socket.
+double DramPeak(const std::string& cluster) { return cluster == "4x3090" ? 230.4e9 : 614.4e9; }
+
 }  // namespace
+
+double ParamsPerSecond(const std::string& cluster, AdamRate rate) {
+  const Host host = Get(FindCluster(cluster)).node().host();
+  constexpr double kAdamBytes = 28;
+  switch (rate) {
+    case AdamRate::kOfCluster:
+      return host.adam_params_per_s();
+    case AdamRate::kOneProcess:
+      return 10.07e9 / 2.57 * DramPeak(cluster) / 256e9;
+    case AdamRate::kBoundRanks: {
+      constexpr double kDeepSpeedBytes = 42;  // hw_specs/frameworks/deepspeed-2023.textproto
+      return 11.2e9 / 3.73 * kDeepSpeedBytes / kAdamBytes * DramPeak(cluster) / 204.8e9;
+    }
+    case AdamRate::kDram:
+      return 4.0 / 3 * host.dram_bytes_per_s() / kAdamBytes;
+  }
+  return 0;
+}
 
 const std::vector<TableFourRow>& TableFour() {
   static const std::vector<TableFourRow> kRows = {
@@ -39,14 +61,13 @@ const std::vector<TableFourRow>& TableFour() {
   return kRows;
 }
 
-RowResult Search(const TableFourRow& row, bool adam_at_dram_speed) {
+RowResult Search(const TableFourRow& row, AdamRate rate) {
   RankProblem problem =
       ProblemOf({"--space", "chunks", "--model", row.model, "--cluster", row.cluster, "--seq",
                  "1024", "--global-batch", StrCat(row.batch), "--attention", "unfused",
                  "--framework", "transformers-2023"});
-  if (adam_at_dram_speed) {
-    problem.input.cluster.mutable_node()->mutable_host()->clear_adam_params_per_s();
-  }
+  problem.input.cluster.mutable_node()->mutable_host()->set_adam_params_per_s(
+      ParamsPerSecond(row.cluster, rate));
   RowResult result;
   Plan published = problem.input.plan;
   published.set_global_batch(row.batch);

@@ -1,7 +1,7 @@
 // ProTrain's searched configurations (v2, table 4) beside what the search finds.
 //
 //   for (const TableFourRow& row : TableFour()) {
-//     const RowResult result = Search(row, /*adam_at_dram_speed=*/false);
+//     const RowResult result = Search(row, AdamRate::kOfCluster);
 //     result.published_s / result.best_s;
 //   }
 //
@@ -35,9 +35,18 @@ struct RowResult {
   std::int64_t best_bytes = 0;
 };
 
-// `adam_at_dram_speed`: the cluster without its figure for CPU Adam, which then moves its bytes as
-// fast as DRAM does.
-RowResult Search(const TableFourRow& row, bool adam_at_dram_speed);
+// How fast the host updates parameters, which the paper does not say.
+enum class AdamRate {
+  kOfCluster,   // As the cluster's file says;
+  kOneProcess,  // as one process on a DGX-2 (M5 in hw_specs/SOURCES.md), by DRAM bandwidth;
+  kBoundRanks,  // as the bound ranks of a node of Polaris (M11), likewise;
+  kDram,        // as DRAM moves Adam's bytes.
+};
+
+// The node's, parameters a second.
+double ParamsPerSecond(const std::string& cluster, AdamRate rate);
+
+RowResult Search(const TableFourRow& row, AdamRate rate);
 
 // Billions of parameters of the largest GPT-2 of hidden size 8192 (table 2).
 double LargestModel(const std::string& cluster, std::int64_t gpus);

@@ -10,10 +10,7 @@ namespace {
 
 TEST(ProTrainTablesTest, PublishedPlansFitAndAreNearTheBest) {
   for (const TableFourRow& row : TableFour()) {
-    // D and E stream most chunks: the CPU updates billions of parameters during one backward, for
-    // which it must use the bandwidth of its DRAM. The clusters' files have a slower Adam (M5).
-    const bool streams = row.persistent < row.chunks && row.batch == 8;
-    const RowResult x = Search(row, /*adam_at_dram_speed=*/streams);
+    const RowResult x = Search(row, AdamRate::kOfCluster);
     EXPECT_FALSE(x.lacks) << row.id << " " << row.cluster << ": " << x.lacks->message;
     EXPECT_LE(x.published_s, 1.1 * x.best_s) << row.id << " " << row.cluster;
     EXPECT_GE(x.published_s, x.best_s * (1 - 1e-3)) << row.id << " " << row.cluster;

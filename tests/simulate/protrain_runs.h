@@ -25,6 +25,7 @@ struct ChunkRun {
   bool interleaved = true;   // Else the swapped blocks come first, side by side.
   bool interference = true;  // Else computation does not suffer from copies and collectives.
   std::string preset = {};   // Instead of chunks and blocks.
+  std::string framework = {};
 };
 
 // With the closed form. The report is of an infeasible plan where it does not fit.
@@ -43,11 +44,22 @@ ChunkRun WithoutOverlap(ChunkRun run);
 ChunkRun WithoutInterleaving(ChunkRun run);
 ChunkRun WithoutPersistentChunks(ChunkRun run);
 
+// The fastest plan of a batch, and how many times slower it is without each part.
+struct Ablation {
+  ChunkRun best;
+  double without_overlap = 0;
+  double without_interleaving = 0;  // 0: nothing is swapped.
+  double without_persistent_chunks = 0;
+};
+// GPT-2 10B on 4x RTX 3090, from 2 sequences a GPU to as many as fit.
+std::vector<Ablation> Ablations();
+
 // Where closed form and replay are compared, and why they differ there.
 struct ClosedFormCase {
   std::string what;
   ChunkRun run;
   bool assumptions_hold = false;
+  double most = 0.03;       // What the closed form may say too much.
   std::string reason = {};  // Why they do not.
 };
 std::vector<ClosedFormCase> ClosedFormCases();
