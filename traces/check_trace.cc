@@ -6,10 +6,20 @@
 #include <numeric>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "sim/graph/ids.h"
 
 namespace twinstep {
+namespace {
+
+template <typename Numbers>
+bool HasRepeats(Numbers numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  return std::adjacent_find(numbers.begin(), numbers.end()) != numbers.end();
+}
+
+}  // namespace
 
 std::string TraceProblem(const Trace& trace) {
   const int events = trace.task_size();
@@ -42,6 +52,20 @@ std::string TraceProblem(const Trace& trace) {
              std::to_string(limit);
     }
   }
+  if (events == 0) return "holds no task";
+  for (int i = 0; i < events; ++i) {
+    if (trace.start_ps(i) >= 0 && trace.start_ps(i) <= trace.end_ps(i) &&
+        trace.end_ps(i) <= trace.iteration_ps()) {
+      continue;
+    }
+    return "task " + std::to_string(trace.task(i)) + " runs from " +
+           std::to_string(trace.start_ps(i)) + " to " + std::to_string(trace.end_ps(i)) +
+           " ps of an iteration of " + std::to_string(trace.iteration_ps()) + " ps";
+  }
+  if (HasRepeats(trace.task())) return "two tasks have one id";
+  std::vector<std::uint32_t> ranks;
+  for (const Trace::Rank& rank : trace.ranks()) ranks.push_back(rank.global_rank());
+  if (HasRepeats(std::move(ranks))) return "two ranks have one number";
   // What only traces with a graph have: all or nothing.
   for (const auto& [name, column] : {std::pair{"shape", &trace.shape()},
                                      std::pair{"dependency_count", &trace.dependency_count()},

@@ -1,4 +1,5 @@
-// Whether a Trace message holds what its schema says.
+// Whether a Trace message holds what its schema says: columns of one length with indices in range,
+// at least one task, each task and rank once, times within the iteration.
 #pragma once
 
 #include <string>
@@ -7,7 +8,7 @@
 
 namespace twinstep {
 
-// The first column whose length or indices do not fit, or an empty string.
+// What does not fit first, or an empty string.
 std::string TraceProblem(const Trace& trace);
 
 }  // namespace twinstep

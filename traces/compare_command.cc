@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sim/options/options.h"
+#include "sim/options/output_files.h"
 #include "sim/options/positional.h"
 #include "sim/options/read_option.h"
 #include "sim/options/run_verb.h"
@@ -90,6 +91,8 @@ class Command {
       Result<OpenedTrace> trace = OpenTrace(names[i], {step.value()});
       if (!trace.ok()) return output_.Fail(trace.error());
       opened[i] = std::move(trace).value();
+      const Status free = CheckOutputFiles(opened[i].report.files, options_, {"json", "html"});
+      if (!free.ok()) return output_.Fail(free.error());
     }
     return Compare(opened[0], opened[1], tolerance);
   }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "sim/format.h"
 #include "sim/str_cat.h"
 #include "traces/chakra/chakra_file.h"
 #include "traces/chakra/chakra_import.h"
@@ -20,6 +21,11 @@
 
 namespace twinstep {
 namespace {
+
+// "1 kernel", "2 kernels".
+std::string Plural(std::int64_t count, const char* singular, const char* plural) {
+  return count == 1 ? singular : plural;
+}
 
 // Only profiles have steps; another trace is an iteration, and so all of it.
 Status CheckNoStep(const std::string& name, const OpenOptions& options) {
@@ -44,7 +50,8 @@ Result<OpenedTrace> OpenOwn(const std::string& file) {
   opened.report.format = "Twinstep";
   opened.report.files = {file};
   opened.report.events = opened.trace.task_size();
-  opened.report.read.push_back({"tasks", opened.trace.task_size(), -1});
+  opened.report.read.push_back(
+      {Plural(opened.trace.task_size(), "task", "tasks"), opened.trace.task_size(), -1});
   return opened;
 }
 
@@ -63,7 +70,7 @@ void AddCounts(const std::map<std::string, std::int64_t>& counts, std::vector<Re
 ReadReport ReportOf(const std::vector<KinetoTrace>& files) {
   ReadReport report;
   report.format = "Kineto (PyTorch profiler) or other Chrome trace";
-  ReadCount kernels{"kernels", 0, 0}, copies{"copies", 0, 0}, fills{"fills", 0, 0};
+  ReadCount kernels{"", 0, 0}, copies{"", 0, 0}, fills{"", 0, 0};
   std::int64_t without_launch = 0;
   for (const KinetoTrace& file : files) {
     report.files.push_back(file.path);
@@ -77,6 +84,9 @@ ReadReport ReportOf(const std::vector<KinetoTrace>& files) {
       without_launch += event.call == kNoIndex;
     }
   }
+  kernels.what = Plural(kernels.events, "kernel", "kernels");
+  copies.what = Plural(copies.events, "copy", "copies");
+  fills.what = Plural(fills.events, "fill", "fills");
   for (const ReadCount& count : {kernels, copies, fills}) {
     if (count.events > 0) report.read.push_back(count);
   }
@@ -89,6 +99,9 @@ ReadReport ReportOf(const std::vector<KinetoTrace>& files) {
     AddCounts(on_host, &report.read);
     AddCounts(file.counts.unknown, &report.unknown);
     AddCounts(file.counts.skipped, &report.skipped);
+    if (file.is_unclosed) {
+      report.remarks.push_back(StrCat(file.path, ": the list of events is not closed"));
+    }
     if (!file.device_names.empty()) {
       const std::string remark = StrCat("device ", file.device_names[0]);
       if (std::find(report.remarks.begin(), report.remarks.end(), remark) == report.remarks.end()) {
@@ -100,7 +113,8 @@ ReadReport ReportOf(const std::vector<KinetoTrace>& files) {
     report.remarks.push_back(
         "no event on a device: the outermost operators of each thread are the tasks");
   } else if (without_launch > 0) {
-    report.remarks.push_back(StrCat(without_launch, " events on devices without their launch"));
+    report.remarks.push_back(
+        StrCat(CountOf(without_launch, "event"), " on devices without a launch"));
   }
   return report;
 }
@@ -121,7 +135,7 @@ void AddUnclassified(const Trace& trace, ReadReport* report) {
   }
   if (events == 0) return;
   report->remarks.push_back(
-      StrCat(events, " tasks of the kind 'other', as ", ShortOperatorName(example)));
+      StrCat(CountOf(events, "task"), " of the kind 'other', as ", ShortOperatorName(example)));
 }
 
 Result<std::vector<KinetoTrace>> ReadProfiles(const std::vector<std::string>& names) {
@@ -140,8 +154,14 @@ Result<OpenedTrace> OpenKineto(const std::vector<std::string>& names, const Open
   const std::vector<KinetoTrace>& files = read.value();
   Result<Trace> trace = ImportKineto(files, options.step);
   if (!trace.ok()) return trace.error();
+  const Result<AlignedWindows> aligned = ChooseWindows(files, options.step);
+  if (!aligned.ok()) return aligned.error();
+  if (trace.value().task_size() == 0) {
+    return Error{.message = StrCat(names[0], ": nothing runs in ", trace.value().name())};
+  }
   OpenedTrace opened{std::move(trace).value(), ReportOf(files)};
   AddUnclassified(opened.trace, &opened.report);
+  if (!aligned.value().one_clock) opened.report.remarks.push_back(kClocksApart);
   return opened;
 }
 
@@ -171,6 +191,11 @@ ReadReport ReportOf(const std::vector<ChakraFile>& files) {
   for (const ChakraFile& file : files) report.files.push_back(file.path);
   report.events = CountNodes(files);
   report.read.push_back({"nodes", report.events, -1});
+  std::int64_t newer = 0;
+  for (const ChakraFile& file : files) newer += file.with_newer_fields;
+  if (newer > 0) {
+    report.remarks.push_back(StrCat(CountOf(newer, "node"), " with fields of a newer schema"));
+  }
   return report;
 }
 

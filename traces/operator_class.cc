@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "sim/graph/find_op.h"
+#include "sim/lower_case.h"
 
 namespace twinstep {
 namespace {
@@ -86,6 +87,8 @@ constexpr Rule kCopyRules[] = {
     {"dtoh", OperatorClass::kD2H},
     {"device -> host", OperatorClass::kD2H},
     {"copydevicetohost", OperatorClass::kD2H},
+    {"host_to_device", OperatorClass::kH2D},
+    {"device_to_host", OperatorClass::kD2H},
     {"ptop", OperatorClass::kPeerCopy},
     {"peer", OperatorClass::kPeerCopy},
 };
@@ -115,6 +118,8 @@ constexpr std::size_t kUnmistakableCollectives = 9;
 constexpr Rule kKernelRules[] = {
     // FBGEMM's embedding tables, before the optimizers that they fuse.
     {"split_embedding", OperatorClass::kEmbedding},
+    // Of positions, not of tokens.
+    {"rotary", OperatorClass::kElementwise},
     {"permute_pooled_embs", OperatorClass::kEmbedding},
     {"bounds_check_indices", OperatorClass::kEmbedding},
     {"embedding", OperatorClass::kEmbedding},
@@ -129,6 +134,11 @@ constexpr Rule kKernelRules[] = {
     {"sdpa", OperatorClass::kAttention},
     {"attention", OperatorClass::kAttention},
     {"attn", OperatorClass::kAttention},
+    {"mha_fwd", OperatorClass::kAttention},
+    {"mha_bwd", OperatorClass::kAttention},
+    {"pagedkvcache", OperatorClass::kAttention},
+    {"prefillwith", OperatorClass::kAttention},
+    {"decodewith", OperatorClass::kAttention},
     {"compute_dot_do_o", OperatorClass::kAttention},
     {"convert_dq_to_16bits", OperatorClass::kAttention},
 
@@ -160,7 +170,7 @@ constexpr Rule kKernelRules[] = {
     {"bn_bw_", OperatorClass::kNorm},
     {"ln_fwd", OperatorClass::kNorm},
     {"ln_bwd", OperatorClass::kNorm},
-    {"rsqrt", OperatorClass::kNorm},
+    {"cucomputegradinput", OperatorClass::kNorm},
 
     {"nchwtonhwc", OperatorClass::kCopyOnDevice},
     {"nhwctonchw", OperatorClass::kCopyOnDevice},
@@ -172,6 +182,7 @@ constexpr Rule kKernelRules[] = {
     {"copy_device_to_device", OperatorClass::kCopyOnDevice},
     {"copybuffer", OperatorClass::kCopyOnDevice},
     {"split_with_sizes_copy", OperatorClass::kCopyOnDevice},
+    {"reshape_and_cache", OperatorClass::kCopyOnDevice},
 
     {"convol", OperatorClass::kConvolution},
     {"conv1d", OperatorClass::kConvolution},
@@ -190,6 +201,7 @@ constexpr Rule kKernelRules[] = {
     {"cask_cudnn", OperatorClass::kConvolution},
     {"igemm_fwd", OperatorClass::kConvolution},
     {"igemm_bwd", OperatorClass::kConvolution},
+    {"miopenconv", OperatorClass::kConvolution},
 
     {"gemm", OperatorClass::kGemm},
     {"nvjet", OperatorClass::kGemm},
@@ -206,6 +218,9 @@ constexpr Rule kKernelRules[] = {
     {"triton_tem", OperatorClass::kGemm},
     {"_bmm", OperatorClass::kGemm},
     {"addmm", OperatorClass::kGemm},
+    {"marlin", OperatorClass::kGemm},
+    {"fused_moe_kernel", OperatorClass::kGemm},
+    {"dot_kernel", OperatorClass::kGemm},  // cuBLAS'.
 
     {"nll_loss", OperatorClass::kLoss},
     {"cross_entropy", OperatorClass::kLoss},
@@ -213,7 +228,8 @@ constexpr Rule kKernelRules[] = {
     {"log_softmax", OperatorClass::kLoss},
     {"logsoftmax", OperatorClass::kLoss},
     {"mse_", OperatorClass::kLoss},
-    {"loss", OperatorClass::kLoss},
+    {"_loss", OperatorClass::kLoss},
+    {"loss_", OperatorClass::kLoss},
     {"softmax", OperatorClass::kSoftmax},
 
     {"radix", OperatorClass::kIndexing},
@@ -233,6 +249,10 @@ constexpr Rule kKernelRules[] = {
     {"unique", OperatorClass::kIndexing},
     {"::scan::", OperatorClass::kIndexing},
     {"devicescan", OperatorClass::kIndexing},
+    {"kernel_scan", OperatorClass::kIndexing},
+    {"deviceselect", OperatorClass::kIndexing},
+    {"indexfunc", OperatorClass::kIndexing},
+    {"moe_align", OperatorClass::kIndexing},
     {"histogram", OperatorClass::kIndexing},
     {"masked_select", OperatorClass::kIndexing},
     {"nonzero", OperatorClass::kIndexing},
@@ -240,20 +260,17 @@ constexpr Rule kKernelRules[] = {
     {"reduce_kernel", OperatorClass::kReduction},
     {"reduce_1block", OperatorClass::kReduction},
     {"devicereduce", OperatorClass::kReduction},
-    {"triton_red", OperatorClass::kReduction},
-    {"triton_per", OperatorClass::kReduction},
+    {"devicesegmentedreduce", OperatorClass::kReduction},
     {"pool", OperatorClass::kReduction},
     {"argmax", OperatorClass::kReduction},
 
     {"elementwise", OperatorClass::kElementwise},
-    {"triton_poi", OperatorClass::kElementwise},
     {"dropout", OperatorClass::kElementwise},
     {"gelu", OperatorClass::kElementwise},
     {"silu", OperatorClass::kElementwise},
     {"relu", OperatorClass::kElementwise},
     {"swiglu", OperatorClass::kElementwise},
     {"act_and_mul", OperatorClass::kElementwise},
-    {"rotary", OperatorClass::kElementwise},
     {"rope_", OperatorClass::kElementwise},
     {"_rope", OperatorClass::kElementwise},
     {"quantize", OperatorClass::kElementwise},
@@ -261,20 +278,34 @@ constexpr Rule kKernelRules[] = {
     {"fill", OperatorClass::kElementwise},
     {"distribution", OperatorClass::kElementwise},
     {"bias", OperatorClass::kElementwise},
+    {"upsample", OperatorClass::kElementwise},
+    {"triu_tril", OperatorClass::kElementwise},
+    {"add_kernel", OperatorClass::kElementwise},
+    {"mul_kernel", OperatorClass::kElementwise},
 
     // What is left of a library of these kernels, or of a task that only says what it moves.
     {"gather", OperatorClass::kIndexing},
     {"scatter", OperatorClass::kIndexing},
     {"copy", OperatorClass::kCopyOnDevice},
+    {"permute", OperatorClass::kCopyOnDevice},
 };
 
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return lower;
-}
+// Kernels of Inductor are named after what was fused into them, also after what only feeds them (a
+// matrix product that ran before, a collective that was waited for). What they are themselves says
+// the letters behind "triton_".
+constexpr Rule kInductorKinds[] = {
+    {"triton_poi_", OperatorClass::kElementwise}, {"triton_red_", OperatorClass::kReduction},
+    {"triton_per_", OperatorClass::kReduction},   {"triton_spl_", OperatorClass::kReduction},
+    {"triton_for_", OperatorClass::kOptimizer},  // PyTorch's foreach.
+};
+// Reductions that have a name.
+constexpr Rule kInductorReductions[] = {
+    {"log_softmax", OperatorClass::kLoss},   {"nll_loss", OperatorClass::kLoss},
+    {"cross_entropy", OperatorClass::kLoss}, {"mse_loss", OperatorClass::kLoss},
+    {"softmax", OperatorClass::kSoftmax},    {"layer_norm", OperatorClass::kNorm},
+    {"group_norm", OperatorClass::kNorm},    {"batch_norm", OperatorClass::kNorm},
+    {"rms_norm", OperatorClass::kNorm},      {"rsqrt", OperatorClass::kNorm},
+};
 
 bool Contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
@@ -313,6 +344,19 @@ std::string_view Payload(std::string_view arguments) {
     }
   }
   return generic;
+}
+
+// Nothing where the kernel is not Inductor's, or one of its templates.
+std::optional<OperatorClass> ClassOfInductor(std::string_view lower) {
+  for (const Rule& rule : kInductorKinds) {
+    if (!lower.starts_with(rule.part)) continue;
+    if (rule.result == OperatorClass::kReduction) {
+      return FirstMatch(lower, kInductorReductions, std::size(kInductorReductions))
+          .value_or(rule.result);
+    }
+    return rule.result;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -375,19 +419,29 @@ const char* Name(OperatorClass operator_class) {
 
 OperatorClass ClassOfOperator(std::string_view name) {
   if (const std::optional<OpCode> op = FindOp(name)) return ClassOfOp(*op);
-  const std::string lower = Lower(name);
-  if (lower.starts_with("memset") || lower.starts_with("fillbuffer")) return OperatorClass::kMemset;
+  const std::string lower = LowerCase(name);
+  if (lower.starts_with("memset") || lower.starts_with("fillbuffer") ||
+      lower.starts_with("__amd_rocclr_fillbuffer")) {
+    return OperatorClass::kMemset;
+  }
   if (lower.starts_with("memcpy") || lower.starts_with("copyhost") ||
-      lower.starts_with("copydevice")) {
+      lower.starts_with("copydevice") || lower.starts_with("memory_copy")) {
     return FirstMatch(lower, kCopyRules, std::size(kCopyRules))
         .value_or(OperatorClass::kCopyOnDevice);
   }
-  for (const char* library : {"nccl", "rccl", "gloo:", "mpi:", "ucc:", "c10d::", "comm_coll"}) {
+  if (const auto inductor = ClassOfInductor(lower)) return *inductor;
+  for (const char* library : {"nccl", "rccl", "msccl", "oneccl", "hccl",
+                              "gloo:", "mpi:", "ucc:", "c10d::", "comm_coll", "nvshmem"}) {
     if (!Contains(lower, library)) continue;
     return FirstMatch(lower, kCollectiveRules, std::size(kCollectiveRules))
         .value_or(OperatorClass::kOtherCollective);
   }
-  if (const auto known = FirstMatch(lower, kCollectiveRules, kUnmistakableCollectives)) {
+  // Experts' tokens go to their ranks and come back.
+  if (Contains(lower, "deep_ep")) return OperatorClass::kAllToAll;
+  // Reductions among the threads of a warp or block are called alike.
+  const bool is_local = Contains(lower, "warpallreduce") || Contains(lower, "blockallreduce");
+  if (const auto known = FirstMatch(lower, kCollectiveRules, kUnmistakableCollectives);
+      known && !is_local) {
     return *known;
   }
   return FirstMatch(lower, kKernelRules, std::size(kKernelRules)).value_or(OperatorClass::kOther);

@@ -49,7 +49,9 @@ Result<std::vector<std::string>> FilesOfFolder(const std::string& folder) {
   std::error_code error;
   for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
        at.increment(error)) {
-    if (at->is_regular_file() && IsTraceFile(at->path().filename().string())) {
+    // What cannot be looked at (a link to itself) is no file.
+    std::error_code unreadable;
+    if (at->is_regular_file(unreadable) && IsTraceFile(at->path().filename().string())) {
       files.push_back(at->path().string());
     }
   }
@@ -106,6 +108,12 @@ Result<std::vector<std::string>> FilesOfTrace(const std::string& name) {
         files.insert(files.end(), ranks.begin(), ranks.end());
         continue;
       }
+    }
+    // A file is looked at more than once.
+    if (std::filesystem::is_fifo(part, error) || std::filesystem::is_socket(part, error)) {
+      return Error{.message = StrCat(part,
+                                     ": is a pipe, which can be read only once: save it as a "
+                                     "file")};
     }
     if (!std::filesystem::is_directory(part, error)) {
       files.push_back(part);

@@ -2,84 +2,163 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
-#include <numeric>
+#include <iterator>
 #include <string>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
-#include "sim/graph/op.h"
+#include "sim/cost/graph_costs.h"
+#include "sim/format.h"
 #include "sim/str_cat.h"
 #include "traces/add_names.h"
+#include "traces/imported_names.h"
 #include "traces/operator_class.h"
 
 namespace twinstep {
 namespace {
 
-// An operation of ours that does work of the same kind.
-OpCode OpOf(OperatorClass operator_class) {
-  switch (operator_class) {
-    case OperatorClass::kGemm:
-    case OperatorClass::kConvolution:
-      return OpCode::kGemmForward;
-    case OperatorClass::kAttention:
-      return OpCode::kAttentionForward;
-    case OperatorClass::kNorm:
-      return OpCode::kNormForward;
-    case OperatorClass::kSoftmax:
-      return OpCode::kSoftmaxForward;
-    case OperatorClass::kLoss:
-      return OpCode::kCrossEntropyStats;
-    case OperatorClass::kEmbedding:
-    case OperatorClass::kIndexing:
-      return OpCode::kEmbeddingForward;
-    case OperatorClass::kCopyOnDevice:
-    case OperatorClass::kMemset:
-      return OpCode::kCopyOnDevice;
-    case OperatorClass::kOptimizer:
-      return OpCode::kAdam;
-    case OperatorClass::kAllGather:
-      return OpCode::kAllGather;
-    case OperatorClass::kReduceScatter:
-      return OpCode::kReduceScatter;
-    default:
-      return OpCode::kAdd;
-  }
-}
-
-// About a month: what the engine adds up stays in 64 bits.
+// About a month.
 constexpr double kLongest_ps = 3e18;
-
-// Which of our lanes each rank's lanes are: the busiest have one of their own.
-class LaneMap {
- public:
-  explicit LaneMap(const WorkGraph& work) {
-    std::vector<std::unordered_map<std::uint32_t, std::int64_t>> busy_ps(work.ranks.size());
-    // A task lasts a month at most (a quarter of the range).
-    constexpr std::int64_t kMost_ps = INT64_MAX / 2;
-    for (const WorkTask& task : work.tasks) {
-      std::int64_t& busy = busy_ps[task.rank][task.lane];
-      busy = std::min(busy + task.duration_ps + 1, kMost_ps);
-    }
-    for (const auto& of_rank : busy_ps) {
-      std::vector<std::pair<std::int64_t, std::uint32_t>> order;
-      for (const auto& [lane, busy] : of_rank) order.emplace_back(-busy, lane);
-      std::sort(order.begin(), order.end());
-      std::unordered_map<std::uint32_t, Lane>& lanes = lane_of_.emplace_back();
-      for (std::size_t i = 0; i < order.size(); ++i) {
-        lanes[order[i].second] = static_cast<Lane>(std::min<std::size_t>(i, kLaneCount - 1));
-      }
-    }
-  }
-  Lane operator()(const WorkTask& task) const { return lane_of_[task.rank].at(task.lane); }
-
- private:
-  std::vector<std::unordered_map<std::uint32_t, Lane>> lane_of_;
-};
+// Later than this a replay does not go; what is added to it stays in 64 bits.
+constexpr std::int64_t kLatest_ps = 4'000'000'000'000'000'000;
 
 struct Event {
   std::int64_t ready_ps = 0, start_ps = 0, end_ps = 0;
+};
+
+// When each task runs if it begins as soon as all that it waits for has ended.
+class LongestPath {
+ public:
+  LongestPath(const WorkGraph& work, const std::vector<std::int64_t>& duration_ps)
+      : work_(work),
+        duration_ps_(duration_ps),
+        next_in_queue_(work.tasks.size(), kNone),
+        pending_(work.tasks.size(), 0),
+        first_edge_(work.tasks.size() + 1, 0),
+        meetings_(work.rendezvous.size()),
+        events_(work.tasks.size(), Event{0, 0, kNotDone}) {}
+
+  Result<std::vector<Event>> Run() {
+    Prepare();
+    for (std::uint32_t i = static_cast<std::uint32_t>(work_.tasks.size()); i-- > 0;) {
+      if (pending_[i] == 0) released_.push_back(i);
+    }
+    while (!released_.empty()) {
+      const std::uint32_t task = released_.back();
+      released_.pop_back();
+      Arrive(task);
+    }
+    if (is_too_long_) return Error{.message = "the replay lasts more than a month"};
+    for (std::uint32_t i = 0; i < work_.tasks.size(); ++i) {
+      if (events_[i].end_ps == kNotDone) return Deadlock();
+    }
+    return std::move(events_);
+  }
+
+ private:
+  static constexpr std::int64_t kNotDone = -1;
+
+  struct Meeting {
+    std::vector<std::uint32_t> members;
+    std::uint32_t arrived = 0;
+    std::int64_t ready_ps = 0, duration_ps = 0;
+  };
+
+  void Prepare() {
+    std::unordered_map<std::uint64_t, std::uint32_t> last_of_queue;
+    for (std::uint32_t i = 0; i < work_.tasks.size(); ++i) {
+      const WorkTask& task = work_.tasks[i];
+      const auto [last, is_first] =
+          last_of_queue.try_emplace(std::uint64_t{task.rank} << 32 | task.queue, i);
+      if (!is_first) {
+        next_in_queue_[last->second] = i;
+        ++pending_[i];
+        last->second = i;
+      }
+      if (task.rendezvous != kNone) meetings_[task.rendezvous].members.push_back(i);
+    }
+    for (const auto& [from, to] : work_.edges) ++first_edge_[from + 1];
+    for (std::size_t i = 1; i < first_edge_.size(); ++i) first_edge_[i] += first_edge_[i - 1];
+    std::vector<std::uint32_t> at(first_edge_.begin(), std::prev(first_edge_.end()));
+    successors_.resize(work_.edges.size());
+    for (const auto& [from, to] : work_.edges) {
+      successors_[at[from]++] = to;
+      ++pending_[to];
+    }
+  }
+
+  void Arrive(std::uint32_t i) {
+    const WorkTask& task = work_.tasks[i];
+    const std::int64_t duration_ps = task.gap_ps + duration_ps_[i];
+    if (task.rendezvous == kNone) {
+      Finish(i, events_[i].ready_ps, duration_ps);
+      return;
+    }
+    Meeting& meeting = meetings_[task.rendezvous];
+    meeting.ready_ps = std::max(meeting.ready_ps, events_[i].ready_ps);
+    meeting.duration_ps = std::max(meeting.duration_ps, duration_ps);
+    if (++meeting.arrived < meeting.members.size()) return;
+    for (const std::uint32_t member : meeting.members) {
+      Finish(member, meeting.ready_ps, meeting.duration_ps);
+    }
+  }
+
+  // `duration_ps`: with the gap before it.
+  void Finish(std::uint32_t i, std::int64_t ready_ps, std::int64_t duration_ps) {
+    Event& event = events_[i];
+    event.start_ps = ready_ps + work_.tasks[i].gap_ps;
+    event.end_ps = ready_ps + duration_ps;
+    if (event.end_ps > kLatest_ps) {
+      is_too_long_ = true;
+      event.start_ps = event.end_ps = kLatest_ps;
+    }
+    for (std::uint32_t k = first_edge_[i]; k < first_edge_[i + 1]; ++k) {
+      Release(successors_[k], event.end_ps);
+    }
+    const std::uint32_t next = next_in_queue_[i];
+    if (next == kNone) return;
+    // A lead does not reach before the start.
+    Release(next, std::max(event.start_ps, event.end_ps - work_.tasks[next].lead_ps));
+  }
+
+  void Release(std::uint32_t task, std::int64_t at_ps) {
+    events_[task].ready_ps = std::max(events_[task].ready_ps, at_ps);
+    if (--pending_[task] == 0) released_.push_back(task);
+  }
+
+  std::string Describe(std::uint32_t i) const {
+    const WorkTask& task = work_.tasks[i];
+    std::string text = StrCat(ShortOperatorName(work_.operators[task.op]), " of rank ",
+                              work_.ranks[task.rank], " in ", work_.lanes[task.lane]);
+    if (task.start_ps >= 0)
+      text += StrCat(", traced at ",
+                     Seconds(static_cast<double>(task.start_ps) / kPicosecondsPerSecond));
+    return text;
+  }
+
+  // The importers' edges lead forwards, so it is a meeting that not all come to.
+  Error Deadlock() const {
+    for (const Meeting& meeting : meetings_) {
+      if (meeting.arrived == 0 || meeting.arrived == meeting.members.size()) continue;
+      const auto come = std::find_if(meeting.members.begin(), meeting.members.end(),
+                                     [this](std::uint32_t i) { return pending_[i] == 0; });
+      const auto missing = std::find_if(meeting.members.begin(), meeting.members.end(),
+                                        [this](std::uint32_t i) { return pending_[i] > 0; });
+      return Error{.message =
+                       StrCat("the ranks wait for each other in a circle: ", Describe(*come),
+                              " meets ", Describe(*missing), ", which does not begin before")};
+    }
+    return Error{.message = "its tasks wait for each other in a circle"};
+  }
+
+  const WorkGraph& work_;
+  const std::vector<std::int64_t>& duration_ps_;
+  std::vector<std::uint32_t> next_in_queue_, pending_;  // By task.
+  std::vector<std::uint32_t> first_edge_, successors_;  // Rows of successors.
+  std::vector<Meeting> meetings_;
+  std::vector<Event> events_;
+  std::vector<std::uint32_t> released_;
+  bool is_too_long_ = false;
 };
 
 // The visible tasks with these times. Ids are positions among the visible tasks.
@@ -92,6 +171,11 @@ Trace BuildWorkTrace(const WorkGraph& work, const std::vector<Event>& events,
   for (const std::string& lane : work.lanes) trace.add_lanes(lane);
   for (const std::string& name : work.operators) trace.add_operators(name);
   AddNames<TaskKind>(kTaskKindCount, trace.mutable_kinds());
+  trace.add_kinds(kPeerCopyKind);
+  std::vector<bool> is_peer_copy;
+  for (const std::string& name : work.operators) {
+    is_peer_copy.push_back(ClassOfOperator(name) == OperatorClass::kPeerCopy);
+  }
   AddNames<Phase>(kPhaseCount, trace.mutable_phases());
   for (const std::uint32_t number : work.ranks) {
     Trace::Rank* rank = trace.add_ranks();
@@ -113,7 +197,7 @@ Trace BuildWorkTrace(const WorkGraph& work, const std::vector<Event>& events,
     trace.add_task(id[i]);
     trace.add_rank(task.rank);
     trace.add_lane(task.lane);
-    trace.add_kind(static_cast<std::uint32_t>(task.kind));
+    trace.add_kind(is_peer_copy[task.op] ? kTaskKindCount : static_cast<std::uint32_t>(task.kind));
     trace.add_phase(static_cast<std::uint32_t>(task.phase));
     trace.add_op(task.op);
     trace.add_ready_ps(events[i].ready_ps);
@@ -130,82 +214,8 @@ Trace BuildWorkTrace(const WorkGraph& work, const std::vector<Event>& events,
 
 }  // namespace
 
-TaskGraph ToTaskGraph(const WorkGraph& work) {
-  TaskGraph graph;
-  for (std::uint32_t rank = 0; rank < work.ranks.size(); ++rank) {
-    RankInfo info;
-    info.global_rank = rank;
-    graph.ranks.push_back(info);
-    graph.rank_class.push_back(rank);
-  }
-  std::vector<OpCode> op_of;
-  for (const std::string& name : work.operators) op_of.push_back(OpOf(ClassOfOperator(name)));
-  // A message has a task at each end; what else meets is a collective.
-  std::vector<std::uint32_t> sends(work.rendezvous.size(), 0), receives(sends), tasks(sends);
-  for (const WorkTask& task : work.tasks) {
-    if (task.rendezvous == kNone) continue;
-    ++tasks[task.rendezvous];
-    sends[task.rendezvous] += task.kind == TaskKind::kSend;
-    receives[task.rendezvous] += task.kind == TaskKind::kRecv;
-  }
-  for (const std::uint32_t count : tasks) graph.rendezvous.push_back({kNone, std::max(1u, count)});
-  const LaneMap lane(work);
-  std::unordered_map<OpShape, ShapeId, OpShapeHash> shapes;
-  graph.rank_begin.assign(work.ranks.size() + 1, 0);
-  for (const WorkTask& from : work.tasks) {
-    Task task;
-    task.rank = from.rank;
-    task.kind = from.kind;
-    task.lane = lane(from);
-    task.phase = from.phase;
-    OpShape shape;
-    shape.op = op_of[from.op];
-    switch (from.kind) {
-      case TaskKind::kCompute:
-      case TaskKind::kHost:
-        if (shape.op >= OpCode::kCopyH2D) shape.op = OpCode::kAdd;
-        break;
-      case TaskKind::kH2D:
-        shape.op = OpCode::kCopyH2D;
-        break;
-      case TaskKind::kD2H:
-        shape.op = OpCode::kCopyD2H;
-        break;
-      default: {
-        task.rendezvous = from.rendezvous;
-        if (task.rendezvous == kNone) {
-          task.rendezvous = static_cast<RendezvousId>(graph.rendezvous.size());
-          graph.rendezvous.push_back({kNone, 1});
-        }
-        const bool is_message = from.rendezvous != kNone && tasks[from.rendezvous] == 2 &&
-                                sends[from.rendezvous] == 1 && receives[from.rendezvous] == 1;
-        if (is_message) {
-          shape.op = from.kind == TaskKind::kSend ? OpCode::kSend : OpCode::kRecv;
-        } else {
-          task.kind = TaskKind::kCollective;
-          if (shape.op < OpCode::kAllReduce) shape.op = OpCode::kAllReduce;
-        }
-      }
-    }
-    shape.dims[0] = from.bytes;
-    const auto [at, is_new] = shapes.try_emplace(shape, static_cast<ShapeId>(graph.shapes.size()));
-    if (is_new) graph.shapes.push_back(shape);
-    task.shape = at->second;
-    graph.tasks.push_back(task);
-    graph.rank_begin[from.rank + 1] = graph.TaskCount();
-  }
-  // Ranks without a task.
-  for (std::size_t i = 1; i < graph.rank_begin.size(); ++i) {
-    graph.rank_begin[i] = std::max(graph.rank_begin[i], graph.rank_begin[i - 1]);
-  }
-  graph.edges = FreezeEdges(graph.TaskCount(), work.edges);
-  return graph;
-}
-
 Result<WorkReplay> ReplayWork(const WorkGraph& work, std::span<const double> factor) {
-  WorkReplay run;
-  run.graph = ToTaskGraph(work);
-  std::unordered_map<Picoseconds, std::uint32_t> cost_of;
+  std::vector<std::int64_t> duration_ps;
   for (std::size_t i = 0; i < work.tasks.size(); ++i) {
     const WorkTask& task = work.tasks[i];
     const double scaled = static_cast<double>(task.duration_ps) * (factor.empty() ? 1 : factor[i]);
@@ -213,30 +223,15 @@ Result<WorkReplay> ReplayWork(const WorkGraph& work, std::span<const double> fac
       return Error{.message = StrCat("a task lasts more than a month: ", work.operators[task.op],
                                      " of rank ", work.ranks[task.rank])};
     }
-    const Picoseconds time = task.gap_ps + std::llround(scaled);
-    const auto [at, is_new] =
-        cost_of.try_emplace(time, static_cast<std::uint32_t>(run.costs.costs.size()));
-    if (is_new) {
-      TaskCost cost;
-      cost.fixed_ps = time;
-      run.costs.costs.push_back(cost);
-    }
-    run.costs.cost_of_task.push_back(at->second);
+    duration_ps.push_back(std::llround(scaled));
   }
-  // What tasks did to each other is in their durations.
-  run.costs.interference.set_compute_beside_copy(1);
-  run.costs.interference.set_compute_beside_collective(1);
-  run.costs.interference.set_copy_beside_compute(1);
-  run.costs.interference.set_collective_beside_compute(1);
-  Result<Replay> replay = MakeFastEngine()->Run(run.graph, run.costs);
-  if (!replay.ok()) return replay.error();
-  run.replay = std::move(replay).value();
-  std::vector<Event> events;
-  for (std::size_t i = 0; i < work.tasks.size(); ++i) {
-    events.push_back({run.replay.ready_ps[i], run.replay.start_ps[i] + work.tasks[i].gap_ps,
-                      run.replay.end_ps[i]});
-  }
-  run.trace = BuildWorkTrace(work, events, run.replay.makespan_ps, Trace::SIMULATED);
+  Result<std::vector<Event>> events = LongestPath(work, duration_ps).Run();
+  if (!events.ok()) return events.error();
+  WorkReplay run;
+  for (const Event& event : events.value())
+    run.makespan_ps = std::max(run.makespan_ps, event.end_ps);
+  for (const Event& event : events.value()) run.start_ps.push_back(event.start_ps);
+  run.trace = BuildWorkTrace(work, events.value(), run.makespan_ps, Trace::SIMULATED);
   return run;
 }
 

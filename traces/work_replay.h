@@ -6,32 +6,28 @@
 //   Result<WorkReplay> what_if = ReplayWork(work, factor);
 #pragma once
 
+#include <cstdint>
 #include <span>
+#include <vector>
 
-#include "sim/cost/graph_costs.h"
-#include "sim/engine/engine.h"
-#include "sim/graph/task_graph.h"
 #include "sim/result.h"
 #include "traces/trace.pb.h"
 #include "traces/work_graph.h"
 
 namespace twinstep {
 
-// The task graph of what was traced: the same tasks, lanes and dependencies, no buffers. An
-// operation stands for the kind of work a kernel does (traces/operator_class.h); what its tasks
-// cost is the trace's own durations. A rank with more lanes than there are in sim/graph/ids.h has
-// its least busy ones in one, in order of issue.
-TaskGraph ToTaskGraph(const WorkGraph& work);
-
 struct WorkReplay {
-  TaskGraph graph;
-  GraphCosts costs;
-  Replay replay;
+  std::vector<std::int64_t> start_ps;  // By task.
+  std::int64_t makespan_ps = 0;
   Trace trace;  // With the names of the trace; origin SIMULATED.
 };
 
-// `factor` multiplies durations, by task; empty: nothing changes. An Error of kNo is a deadlock:
-// the ranks' orders do not fit together; one of kBadInput names a task that lasts too long.
+// Each task begins when all that it waits for has ended, its queue is free, the others of its
+// rendezvous are there, and its gap is over: the longest path through the graph. What tasks do to
+// each other is in their durations, and queues are as many as a trace has streams, which is why no
+// engine of sim/engine replays them. `factor` multiplies durations, by task; empty: nothing
+// changes. An Error (kBadInput) names tasks that wait for each other, since the ranks' orders do
+// not fit together, or one that lasts too long.
 Result<WorkReplay> ReplayWork(const WorkGraph& work, std::span<const double> factor);
 
 // The trace as it was; origin IMPORTED. Every task has a start_ps.

@@ -12,6 +12,7 @@
 #include "sim/cost/graph_costs.h"
 #include "sim/format.h"
 #include "sim/options/input_options.h"
+#include "sim/options/output_files.h"
 #include "sim/options/read_option.h"
 #include "sim/report/json_report.h"
 #include "sim/report/text_table.h"
@@ -50,7 +51,10 @@ class Command {
     const Status read = Read();
     if (!read.ok()) return output_.Fail(read.error());
     Result<WorkReplay> as_it_was = ReplayWork(opened_.work, {});
-    if (!as_it_was.ok()) return output_.Fail(as_it_was.error());
+    if (!as_it_was.ok()) {
+      return output_.Fail(Error{.message = StrCat(*options_.Get("graph"), ": cannot be replayed: ",
+                                                  as_it_was.error().message)});
+    }
     std::vector<std::int64_t> touched;
     std::optional<ClusterChange> change;
     if (traced_on_) change.emplace(ClusterChange{*traced_on_, *cluster_});
@@ -93,6 +97,8 @@ class Command {
     Result<OpenedWork> opened = OpenWork(*options_.Get("graph"), {step.value()});
     if (!opened.ok()) return opened.error();
     opened_ = std::move(opened).value();
+    const Status free = CheckOutputFiles(opened_.report.files, options_, {"json", "trace"});
+    if (!free.ok()) return free;
     return Price();
   }
 
@@ -138,8 +144,8 @@ class Command {
 
   ExitCode Report(WorkReplay& as_it_was, WorkReplay& what_if) {
     const double traced_s = Seconds(opened_.work.iteration_ps);
-    const double unchanged_s = Seconds(as_it_was.replay.makespan_ps);
-    const double what_if_s = Seconds(what_if.replay.makespan_ps);
+    const double unchanged_s = Seconds(as_it_was.makespan_ps);
+    const double what_if_s = Seconds(what_if.makespan_ps);
     if (traced_s > 0 && std::abs(unchanged_s / traced_s - 1) > kFaithful) {
       warnings_.push_back(StrCat("the replay without change is ", Signed(unchanged_s, traced_s),
                                  " off the trace: dependencies are missing in it"));
@@ -239,7 +245,7 @@ Status CheckGraphOptions(const Options& options) {
   }
   const auto trace = options.Get("trace");
   if (options.Has("graph") && trace) return CheckTraceName(*trace);
-  return Unit{};
+  return CheckOutputFiles({}, options, {"json", "trace", "dot"});
 }
 
 ExitCode RunGraphCommand(const Options& options, const VerbOutput& output) {

@@ -58,8 +58,8 @@ class Command {
   Status CheckOutputs(bool is_sweep) const {
     const auto trace = options_.Get("trace");
     if (trace) {
-      const Status known = CheckTraceName(*trace);
-      if (!known.ok() && !IsChakraName(*trace)) return known;
+      if (const Status known = CheckTraceName(*trace, /*or_chakra=*/true); !known.ok())
+        return known;
     }
     const bool arrows_fit = trace && (trace->ends_with(".json") || trace->ends_with(".pftrace"));
     if (options_.Has("trace-flows") && !arrows_fit) {

@@ -34,8 +34,10 @@ std::vector<std::string> KnownWords() {
 
 // Whether a word means a task. Hidden tasks are the host's time between launches.
 bool Means(const std::string& word, const WorkTask& task, OperatorClass operator_class) {
+  // Copies between devices are no copies to the host, whatever else their kind says.
+  const bool is_peer_copy = operator_class == OperatorClass::kPeerCopy;
   if (const auto kind = Named<TaskKind>(word, kTaskKindCount)) {
-    if (task.kind == *kind) return true;
+    if (task.kind == *kind && !is_peer_copy) return true;
   }
   if (task.hidden) return false;
   if (const auto named = Named<OperatorClass>(word, kOperatorClassCount)) {
@@ -74,6 +76,7 @@ double LinkRate(const Cluster& cluster, bool leaves_the_node) {
 // What decides how fast the task is on a cluster, in units a second; 0: the cluster does not say.
 double RateOf(const WorkGraph& work, const WorkTask& task, OperatorClass operator_class,
               const Cluster& cluster) {
+  if (operator_class == OperatorClass::kPeerCopy) return LinkRate(cluster, false);
   switch (task.kind) {
     case TaskKind::kH2D:
       return cluster.node().pcie().h2d_bytes_per_s();

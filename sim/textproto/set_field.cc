@@ -1,11 +1,10 @@
 #include "sim/textproto/set_field.h"
 
-#include <algorithm>
-#include <cctype>
 #include <limits>
 #include <memory>
 #include <utility>
 
+#include "sim/lower_case.h"
 #include "sim/str_cat.h"
 #include "sim/textproto/closest_name.h"
 #include "sim/textproto/quantity.h"
@@ -18,13 +17,6 @@ using google::protobuf::EnumValueDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  std::ranges::transform(lower, lower.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return lower;
-}
 
 std::string Joined(const std::vector<std::string>& names) {
   std::string text;
@@ -120,7 +112,7 @@ Status SetValue(Message* message, const FieldDescriptor* field, std::string_view
       return Unit{};
     }
     case FieldDescriptor::CPPTYPE_BOOL: {
-      const std::string lower = Lower(value);
+      const std::string lower = LowerCase(value);
       const bool is_true = lower == "true" || lower == "1";
       if (!is_true && lower != "false" && lower != "0") {
         return Error{.message = StrCat(Quoted(value), " is neither true nor false")};
@@ -132,7 +124,7 @@ Status SetValue(Message* message, const FieldDescriptor* field, std::string_view
       std::vector<std::string> names;
       for (int i = 0; i < field->enum_type()->value_count(); ++i) {
         const EnumValueDescriptor* candidate = field->enum_type()->value(i);
-        if (Lower(candidate->name()) == Lower(value)) {
+        if (LowerCase(candidate->name()) == LowerCase(value)) {
           reflection.SetEnum(message, field, candidate);
           return Unit{};
         }

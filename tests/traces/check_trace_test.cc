@@ -26,5 +26,24 @@ TEST(CheckTraceTest, ColumnsOfTheGraphFit) {
   EXPECT_EQ(TraceProblem(trace), "column rendezvous has 11 entries, task has 10");
 }
 
+TEST(CheckTraceTest, TimesIdsAndRanksFit) {
+  Trace trace = TinyTrace();
+  trace.set_iteration_ps(trace.end_ps(0) - 1);
+  EXPECT_EQ(TraceProblem(trace).substr(0, 14), "task 0 runs fr");
+  trace = TinyTrace();
+  trace.set_start_ps(3, -1);
+  EXPECT_NE(TraceProblem(trace), "");
+  trace = TinyTrace();
+  trace.set_start_ps(3, trace.end_ps(3) + 1);
+  EXPECT_NE(TraceProblem(trace), "");
+  trace = TinyTrace();
+  trace.set_task(3, trace.task(2));
+  EXPECT_EQ(TraceProblem(trace), "two tasks have one id");
+  trace = TinyTrace();
+  trace.mutable_ranks(1)->set_global_rank(trace.ranks(0).global_rank());
+  EXPECT_EQ(TraceProblem(trace), "two ranks have one number");
+  EXPECT_EQ(TraceProblem(Trace()), "holds no task");
+}
+
 }  // namespace
 }  // namespace twinstep

@@ -56,8 +56,12 @@ TEST(TraceIoTest, ReadsWhatGzipCompressed) {
   const Result<Trace> read = ReadTrace(path);
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(read.value().SerializeAsString(), trace.SerializeAsString());
-  std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
-  EXPECT_EQ(ReadTrace(path).error().message, path + ": is not a Twinstep trace");
+  // Also without a part of its checksum.
+  for (const std::uintmax_t size :
+       {std::filesystem::file_size(path) - 1, std::filesystem::file_size(path) / 2}) {
+    std::filesystem::resize_file(path, size);
+    EXPECT_EQ(ReadTrace(path).error().message, path + ": the gzip stream is cut short or broken");
+  }
 }
 
 TEST(TraceIoTest, WritesChromeJsonBySuffix) {
@@ -72,6 +76,10 @@ TEST(TraceIoTest, ErrorsNameTheFile) {
   EXPECT_EQ(
       WriteTrace(TinyTrace(), {}, "trace.txt").error().message,
       "trace.txt: a trace file ends in .json (Chrome), .pftrace (Perfetto) or .pb (Twinstep)");
+  EXPECT_EQ(CheckTraceName("trace.txt", /*or_chakra=*/true).error().message,
+            "trace.txt: a trace file ends in .json (Chrome), .pftrace (Perfetto), .et (Chakra) or "
+            ".pb (Twinstep)");
+  EXPECT_TRUE(CheckTraceName("trace.et", /*or_chakra=*/true).ok());
   EXPECT_EQ(WriteTrace(TinyTrace(), {}, "/nowhere/trace.pb").error().message,
             "/nowhere/trace.pb: cannot write: No such file or directory");
   EXPECT_EQ(ReadTrace("/nowhere/trace.pb").error().message,

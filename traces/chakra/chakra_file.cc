@@ -1,5 +1,8 @@
 #include "traces/chakra/chakra_file.h"
 
+#include <google/protobuf/unknown_field_set.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -24,10 +27,49 @@ std::int64_t RankOfName(const std::string& path) {
   return code == std::errc() && rank < (1 << 24) ? rank : -1;
 }
 
-bool HasUnknownFields(const google::protobuf::Message& message) {
-  return !message.GetReflection()->GetUnknownFields(message).empty();
+// The fields of numbers that the message has, but of another type; then the others.
+struct UnknownFields {
+  int contradicting = 0, newer = 0;
+};
+UnknownFields UnknownFieldsOf(const google::protobuf::Message& message) {
+  const google::protobuf::UnknownFieldSet& set = message.GetReflection()->GetUnknownFields(message);
+  UnknownFields count;
+  for (int i = 0; i < set.field_count(); ++i) {
+    const bool is_known =
+        message.GetDescriptor()->FindFieldByNumber(set.field(i).number()) != nullptr;
+    ++(is_known ? count.contradicting : count.newer);
+  }
+  return count;
 }
 
+template <typename Message>
+bool Parse(std::string_view bytes, Message* message) {
+  return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
+
+bool ParseNode(std::string_view bytes, chakra::Node* node) {
+  return Parse(bytes, node) && UnknownFieldsOf(*node).contradicting == 0;
+}
+
+bool ParseMetadata(std::string_view bytes, chakra::GlobalMetadata* metadata) {
+  const auto fits = [](const google::protobuf::Message& message) {
+    const UnknownFields unknown = UnknownFieldsOf(message);
+    return unknown.contradicting == 0 && unknown.newer == 0;
+  };
+  const auto is_text = [](const std::string& text) {
+    return std::none_of(text.begin(), text.end(), [](char c) { return c >= 0 && c < ' '; });
+  };
+  if (Parse(bytes, metadata) && fits(*metadata) && is_text(metadata->version())) return true;
+  chakra::UnversionedMetadata unversioned;
+  if (!Parse(bytes, &unversioned) || !fits(unversioned)) return false;
+  metadata->Clear();
+  metadata->mutable_attr()->Swap(unversioned.mutable_attr());
+  return true;
+}
+
+bool SaysNothing(const chakra::Node& node) {
+  return node.type() == chakra::INVALID_NODE && node.name().empty() && node.attr().empty();
+}
 std::optional<std::int64_t> Integer(const chakra::Attribute& attribute) {
   constexpr double kMost = 9e18;
   const auto real = [](double x) -> std::optional<std::int64_t> {
@@ -96,23 +138,21 @@ Result<ChakraFile> ParseChakraFile(std::string_view bytes, const std::string& pa
     }
     const std::string_view message = bytes.substr(at, size);
     at += size;
-    const bool parsed =
-        is_first ? file.metadata.ParseFromArray(message.data(), static_cast<int>(message.size()))
-                 : file.nodes.emplace_back().ParseFromArray(message.data(),
-                                                            static_cast<int>(message.size()));
-    if (!parsed) {
-      return fail("is no Chakra execution trace: the message at byte ", begin, " is no ",
-                  is_first ? "GlobalMetadata" : "Node");
+    if (is_first && ParseMetadata(message, &file.metadata)) {
+      is_first = false;
+      continue;
     }
-    if (is_first && (HasUnknownFields(file.metadata) || size == 0)) {
-      return fail("is of another schema: it does not begin with a GlobalMetadata");
+    if (!ParseNode(message, &file.nodes.emplace_back())) {
+      return fail("is no Chakra execution trace, or of another schema: the message at byte ", begin,
+                  " is no ", is_first ? "GlobalMetadata and no Node" : "Node");
     }
-    if (!is_first && HasUnknownFields(file.nodes.back())) {
-      return fail("is of another schema: the node at byte ", begin, " has unknown fields");
-    }
+    file.with_newer_fields += UnknownFieldsOf(file.nodes.back()).newer > 0;
     is_first = false;
   }
   if (file.nodes.empty()) return fail("holds no node");
+  if (std::all_of(file.nodes.begin(), file.nodes.end(), SaysNothing)) {
+    return fail("is of another schema: no node has a type, a name or an attribute");
+  }
   return file;
 }
 

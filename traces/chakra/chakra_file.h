@@ -17,12 +17,14 @@ namespace twinstep {
 
 struct ChakraFile {
   std::string path;
-  std::int64_t rank = 0;  // The number before ".et"; -1 where there is none.
-  chakra::GlobalMetadata metadata;
+  std::int64_t rank = 0;            // The number before ".et"; -1 where there is none.
+  chakra::GlobalMetadata metadata;  // Empty where the file has none.
   std::vector<chakra::Node> nodes;
+  std::int64_t with_newer_fields = 0;  // Nodes with fields that this program does not know.
 };
 
-// Errors (kBadInput) name the file and the byte: cut short, no Chakra trace, no node at all.
+// Errors (kBadInput) name the file and the byte: cut short, no Chakra trace, another schema, no
+// node at all.
 Result<ChakraFile> ReadChakraFile(const std::string& path);
 Result<ChakraFile> ParseChakraFile(std::string_view bytes, const std::string& path);
 

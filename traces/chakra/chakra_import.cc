@@ -13,6 +13,7 @@
 #include "sim/graph/ids.h"
 #include "sim/str_cat.h"
 #include "traces/chakra/chakra_attributes.h"
+#include "traces/valid_utf8.h"
 
 namespace twinstep {
 namespace {
@@ -87,7 +88,12 @@ class Importer {
     MatchMessages();
     MatchCollectives();
     AddTimes();
-    if (has_times_) ExplainStarts(&out_.work);
+    if (has_times_) {
+      QueueByTime(&out_.work);
+      ExplainStarts(&out_.work);
+    } else {
+      QueueByLane(&out_.work);
+    }
     return std::move(out_);
   }
 
@@ -103,7 +109,7 @@ class Importer {
       }
       work().ranks.push_back(static_cast<std::uint32_t>(number));
     }
-    work().name = std::filesystem::path(files_[0].path).filename().string();
+    work().name = ValidUtf8(std::filesystem::path(files_[0].path).filename().string());
     if (files_.size() > 1) work().name += StrCat(" and ", files_.size() - 1, " more");
     return Unit{};
   }
@@ -303,7 +309,7 @@ class Importer {
         if (*own == Name(static_cast<Phase>(i))) task.phase = static_cast<Phase>(i);
       }
     }
-    if (node.type() == chakra::INVALID_NODE || node.type() > chakra::COMM_COLL_NODE) {
+    if (node.type() == chakra::INVALID_NODE || node.type() > chakra::CHECKPOINT_NODE) {
       Find(file, node, &out_.lint.invalid_nodes);
     } else if (node.type() != chakra::METADATA_NODE && task.duration_ps == 0) {
       Find(file, node, &out_.lint.zero_durations);
@@ -387,7 +393,8 @@ class Importer {
         for (const auto& [rank, tasks] : ranks) {
           if (k < tasks.size()) members.push_back(tasks[k]);
         }
-        if (members.size() < ranks.size()) {
+        // Without a group they are of all ranks.
+        if (members.size() < (group.empty() ? files_.size() : ranks.size())) {
           for (const std::uint32_t member : members) {
             Find(FileOf(member), *nodes_[member], &out_.lint.unmatched_collectives);
           }

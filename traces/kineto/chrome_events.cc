@@ -7,12 +7,76 @@
 #include <cmath>
 #include <utility>
 
+#include "sim/lower_case.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
 namespace {
 
 constexpr double kMostNanoseconds = 9.2e18;
+// What lies deeper in a header nobody asks for.
+constexpr std::size_t kMostHeaderLevels = 8;
+
+// Whether a value says that there is no number, in the words of any writer.
+bool IsNoNumber(std::string_view text) {
+  if (text.starts_with('-')) text.remove_prefix(1);
+  const std::string lower = LowerCase(text);
+  return lower == "null" || lower == "nan" || lower == "inf" || lower == "infinity";
+}
+
+// The bytes as RapidJSON takes them: what C and C++ print for numbers that are none ("nan", "inf")
+// becomes what JSON's extension calls them ("NaN", "Inf").
+class JsonBytes {
+ public:
+  using Ch = char;
+
+  explicit JsonBytes(ByteSource* source) : source_(*source), taken_(source->Tell()) { Advance(); }
+
+  char Peek() const { return current_; }
+  char Take() {
+    const char c = current_;
+    Advance();
+    ++taken_;
+    return c;
+  }
+  std::size_t Tell() const { return taken_; }
+
+  char* PutBegin() { return nullptr; }
+  void Put(char) {}
+  void Flush() {}
+  std::size_t PutEnd(char*) { return 0; }
+
+ private:
+  void Advance() {
+    current_ = source_.Take();
+    if (in_string_) {
+      in_string_ = is_escaped_ || current_ != '"';
+      is_escaped_ = !is_escaped_ && current_ == '\\';
+      return;
+    }
+    switch (current_) {
+      case '"':
+        in_string_ = true;
+        break;
+      case 'n':
+        // The begin of "nan", or its end; the begin of "null" stays.
+        if (before_ == 'a' || source_.Peek() == 'a') current_ = 'N';
+        break;
+      case 'i':
+        // Not the second one of "infinity".
+        if (source_.Peek() == 'n' && before_ != 'f') current_ = 'I';
+        break;
+      default:
+        break;
+    }
+    before_ = current_;
+  }
+
+  ByteSource& source_;
+  char current_ = '\0', before_ = '\0';  // Outside of strings.
+  bool in_string_ = false, is_escaped_ = false;
+  std::size_t taken_;
+};
 
 // Where the parser stands: in the header, in the list of events, in an event.
 class Handler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Handler> {
@@ -21,6 +85,10 @@ class Handler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Handler> 
 
   const std::optional<Error>& error() const { return error_; }
   bool found_events() const { return found_events_; }
+  // Whether the events are the file's outermost list, and the last one is complete.
+  bool IsBetweenEventsOfBareList() const {
+    return in_events_ && header_.empty() && event_depth_ == 0;
+  }
 
   bool Null() { return Scalar("null"); }
   bool Bool(bool b) { return Scalar(b ? "true" : "false"); }
@@ -118,6 +186,8 @@ class Handler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Handler> 
         ChromeArgument& argument = event_.AddArgument();
         argument.name = argument_;
         argument.value.assign(text);
+      } else if (field_ == "id2") {
+        event_.id.assign(text);
       } else if (field_ == "ps" || field_ == "deps") {
         std::int64_t value = 0;
         const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -132,6 +202,7 @@ class Handler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Handler> 
     if (in_events_) return Fail(StrCat("the list of events holds ", text.substr(0, 40)));
     if (header_.empty()) return true;
     NextElement();
+    if (header_.size() > kMostHeaderLevels) return true;
     path_.clear();
     for (const Level& level : header_) {
       if (!path_.empty()) path_ += '.';
@@ -151,6 +222,8 @@ class Handler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Handler> 
       event_.process.assign(text);
     } else if (field_ == "tid") {
       event_.thread.assign(text);
+    } else if (field_ == "id") {
+      event_.id.assign(text);
     } else if (field_ == "ts") {
       return Time(text, &event_.start_ns);
     } else if (field_ == "dur") {
@@ -161,7 +234,7 @@ class Handler : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Handler> 
 
   bool Time(std::string_view text, std::optional<std::int64_t>* time) {
     *time = ParseMicroseconds(text);
-    if (time->has_value()) return true;
+    if (time->has_value() || IsNoNumber(text)) return true;
     return Fail(StrCat("event ", event_.index, " has the time '", text.substr(0, 40), "'"));
   }
 
@@ -186,7 +259,7 @@ const std::string* ChromeEvent::Find(std::string_view argument_name) const {
 }
 
 void ChromeEvent::Clear() {
-  for (std::string* text : {&phase, &name, &category, &process, &thread}) text->clear();
+  for (std::string* text : {&phase, &name, &category, &process, &thread, &id}) text->clear();
   start_ns.reset();
   duration_ns.reset();
   exact_ps.clear();
@@ -247,15 +320,20 @@ Status ReadChromeEvents(ByteSource& source, const std::string& name, ChromeEvent
   // Iterative: no depth of nesting exhausts the stack.
   constexpr unsigned kFlags = rapidjson::kParseIterativeFlag |
                               rapidjson::kParseNumbersAsStringsFlag |
-                              rapidjson::kParseNanAndInfFlag;
-  const rapidjson::ParseResult parsed = reader.Parse<kFlags>(source, handler);
+                              rapidjson::kParseNanAndInfFlag | rapidjson::kParseTrailingCommasFlag;
+  JsonBytes bytes(&source);
+  const rapidjson::ParseResult parsed = reader.Parse<kFlags>(bytes, handler);
   if (handler.error()) {
     Error error = *handler.error();
     error.message = StrCat(name, ": ", error.message);
     return error;
   }
   if (!source.error().empty()) return fail(source.error());
-  if (parsed.IsError()) {
+  const bool ends_early = parsed.IsError() && handler.found_events() && bytes.Peek() == '\0' &&
+                          handler.IsBetweenEventsOfBareList();
+  if (ends_early) {
+    sink->OnUnclosedList();
+  } else if (parsed.IsError()) {
     if (parsed.Code() == rapidjson::kParseErrorDocumentEmpty) return fail("is empty");
     return fail("is not JSON: at byte ", parsed.Offset(), ": ",
                 rapidjson::GetParseError_En(parsed.Code()));

@@ -26,6 +26,8 @@ struct ChromeArgument {
 struct ChromeEvent {
   std::string phase;  // "X": a complete event; "M", "C", "s", "f", "i" ...
   std::string name, category, process, thread;
+  std::string id;  // Of asynchronous events and flows; of "id2" what it holds.
+  // Missing where the file has none, or null, NaN or an infinity.
   std::optional<std::int64_t> start_ns, duration_ns;
   // Our own files': "ps" [ready, start, end], or [time] of a counter.
   std::vector<std::int64_t> exact_ps;
@@ -51,6 +53,8 @@ class ChromeEventSink {
   // A value outside of the events by its path: "distributedInfo.rank", "deviceProperties.0.name".
   virtual Status OnHeader(std::string_view path, std::string_view value) = 0;
   virtual Status OnEvent(const ChromeEvent& event) = 0;
+  // A bare list of events ends with the file, without its bracket, as the format allows.
+  virtual void OnUnclosedList() {}
 };
 
 // Errors (kBadInput) name the file: cut short, no JSON (at which byte), no trace, a time that is no

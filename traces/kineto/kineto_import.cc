@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <map>
-#include <set>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -16,7 +16,9 @@
 #include "traces/add_names.h"
 #include "traces/imported_names.h"
 #include "traces/kineto/kineto_phase.h"
+#include "traces/kineto/kineto_ranks.h"
 #include "traces/operator_class.h"
+#include "traces/valid_utf8.h"
 
 namespace twinstep {
 namespace {
@@ -101,46 +103,43 @@ class Importer {
   }
 
   Result<Trace> Run() {
+    Result<std::vector<KinetoRank>> ranks = RanksOf(files_);
+    if (!ranks.ok()) return ranks.error();
+    ranks_ = std::move(ranks).value();
     Result<AlignedWindows> aligned = ChooseWindows(files_, choice_);
     if (!aligned.ok()) return aligned.error();
     aligned_ = std::move(aligned).value();
-    NumberRanks();
+    for (const KinetoRank& of : ranks_) {
+      Trace::Rank* rank = trace_.add_ranks();
+      rank->set_global_rank(of.number);
+      rank->set_class_size(1);
+    }
     for (std::size_t i = 0; i < files_.size(); ++i) AddFile(i);
     return Finish();
   }
 
  private:
-  // A rank a device; its number is the file's own where that is unmistakable.
-  void NumberRanks() {
-    std::set<std::int64_t> numbers;
-    bool by_file = true;
-    for (const KinetoTrace& file : files_) {
-      std::set<std::int64_t> devices;
-      for (const KinetoStream& stream : file.streams) devices.insert(stream.device);
-      by_file = by_file && devices.size() <= 1 && file.rank && *file.rank >= 0 &&
-                *file.rank < UINT32_MAX && numbers.insert(*file.rank).second;
-      devices_.push_back(std::move(devices));
-    }
-    for (std::size_t i = 0; i < files_.size(); ++i) {
-      first_rank_.push_back(static_cast<std::uint32_t>(trace_.ranks_size()));
-      for (std::size_t k = 0; k < std::max<std::size_t>(1, devices_[i].size()); ++k) {
-        Trace::Rank* rank = trace_.add_ranks();
-        rank->set_global_rank(by_file ? static_cast<std::uint32_t>(*files_[i].rank)
-                                      : static_cast<std::uint32_t>(trace_.ranks_size() - 1));
-        rank->set_class_size(1);
-      }
-    }
+  // Of a file's device; of a file without one, its only rank.
+  std::uint32_t RankOf(std::size_t file, std::optional<std::int64_t> device) const {
+    const auto rank = std::find_if(ranks_.begin(), ranks_.end(), [&](const KinetoRank& x) {
+      return x.file == file && x.device == device;
+    });
+    return static_cast<std::uint32_t>(rank - ranks_.begin());
   }
-
-  std::uint32_t RankOf(std::size_t file, std::int64_t device) const {
-    const std::set<std::int64_t>& devices = devices_[file];
-    return first_rank_[file] +
-           static_cast<std::uint32_t>(std::distance(devices.begin(), devices.find(device)));
+  std::uint32_t FirstRankOf(std::size_t file) const {
+    const auto rank = std::find_if(ranks_.begin(), ranks_.end(),
+                                   [file](const KinetoRank& x) { return x.file == file; });
+    return static_cast<std::uint32_t>(rank - ranks_.begin());
   }
 
   void AddFile(std::size_t i) {
     const KinetoTrace& file = files_[i];
+    const std::size_t rows_before = rows_.size();
     const std::vector<Phase> phases = PhasesOfDeviceEvents(file);
+    std::vector<std::uint32_t> rank_of_stream;
+    for (const KinetoStream& stream : file.streams) {
+      rank_of_stream.push_back(RankOf(i, stream.device));
+    }
     // What a name means is found out once for each.
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::uint32_t, std::uint32_t>>
         known;
@@ -154,7 +153,7 @@ class Importer {
         at->second = {operator_(name), kind_(KindName(ClassOfOperator(name), collective))};
       }
       const KinetoStream& stream = file.streams[event.stream];
-      Add({.rank = RankOf(i, stream.device),
+      Add({.rank = rank_of_stream[event.stream],
            .lane = lane_("stream " + stream.name),
            .kind = at->second.second,
            .phase = static_cast<std::uint32_t>(phases[index]),
@@ -169,6 +168,9 @@ class Importer {
     const bool only_unknown = on_host && file.host_ops.empty();
     AddSpans(i, only_unknown ? Outermost(file.unknown) : file.unknown,
              only_unknown ? Name(TaskKind::kHost) : kUnknownKind);
+    // A program's own marks are all that there is.
+    const bool only_marks = only_unknown && file.unknown.empty() && rows_.size() == rows_before;
+    if (only_marks) AddSpans(i, Outermost(file.annotations), Name(TaskKind::kHost));
   }
 
   void AddHost(std::size_t i) {
@@ -178,15 +180,32 @@ class Importer {
       if (IsProcessGroupName(file.names[span.name])) groups.push_back(span);
     }
     AddSpans(i, groups, Name(TaskKind::kCollective));
-    AddSpans(i, Outermost(file.host_ops), Name(TaskKind::kHost));
+    // An operator of c10d is the collective, unless there are marks of what its process group does:
+    // then it has only asked for it.
+    std::vector<HostSpan> operators, collectives;
+    for (const HostSpan& span : Outermost(file.host_ops)) {
+      const std::string& name = file.names[span.name];
+      const bool communicates = IsCommunication(ClassOfOperator(name));
+      if (!communicates || !name.starts_with("c10d::")) {
+        operators.push_back(span);
+      } else if (groups.empty()) {
+        collectives.push_back(span);
+      }
+    }
+    AddSpans(i, collectives, Name(TaskKind::kCollective));
+    AddSpans(i, operators, Name(TaskKind::kHost));
   }
 
   void AddSpans(std::size_t i, const std::vector<HostSpan>& spans, const std::string& kind) {
     const KinetoTrace& file = files_[i];
+    const std::uint32_t rank = FirstRankOf(i);
     for (const HostSpan& span : spans) {
-      if (span.end_ns < aligned_.windows[i].start_ns || span.start_ns > aligned_.windows[i].end_ns)
+      // What only touches an end of the window is no part of it, unless it takes no time.
+      const KinetoWindow& window = aligned_.windows[i];
+      const bool is_point = span.end_ns == span.start_ns;
+      if (span.end_ns + is_point <= window.start_ns || span.start_ns >= window.end_ns + is_point)
         continue;
-      Add({.rank = first_rank_[i],
+      Add({.rank = rank,
            .lane = lane_("thread " + file.threads[span.thread]),
            .kind = kind_(kind),
            .phase = static_cast<std::uint32_t>(Phase::kForward),
@@ -232,7 +251,7 @@ class Importer {
     std::string name = std::filesystem::path(files_[0].path).filename().string();
     if (files_.size() > 1) name += StrCat(" and ", files_.size() - 1, " more");
     if (aligned_.windows[0].step) name += StrCat(", step ", *aligned_.windows[0].step);
-    trace_.set_name(name);
+    trace_.set_name(ValidUtf8(name));
     return std::move(trace_);
   }
 
@@ -241,8 +260,7 @@ class Importer {
   Trace trace_;
   Table lane_, kind_, operator_;
   AlignedWindows aligned_;
-  std::vector<std::set<std::int64_t>> devices_;  // By file.
-  std::vector<std::uint32_t> first_rank_;        // By file.
+  std::vector<KinetoRank> ranks_;
   std::vector<Row> rows_;
 };
 
@@ -251,8 +269,12 @@ class Importer {
 std::string OperatorName(const KinetoTrace& trace, const DeviceEvent& event) {
   const std::string& name = trace.names[event.name];
   if (event.collective == kNoIndex) return name;
-  // NCCL's generic kernels say only beside their name what they do.
-  if (ClassOfOperator(name) != OperatorClass::kOtherCollective) return name;
+  // NCCL's generic kernels say only beside their name what they do, and its messages may be those
+  // of an all-to-all.
+  const OperatorClass by_name = ClassOfOperator(name);
+  if (by_name != OperatorClass::kOtherCollective && by_name != OperatorClass::kSendRecv) {
+    return name;
+  }
   return StrCat(name, " (nccl ", trace.names[event.collective], ")");
 }
 

@@ -8,74 +8,26 @@
 #include <unordered_map>
 #include <utility>
 
+#include "sim/lower_case.h"
 #include "sim/str_cat.h"
 #include "traces/kineto/chrome_events.h"
+#include "traces/kineto/kineto_category.h"
+#include "traces/kineto/span_matcher.h"
+#include "traces/valid_utf8.h"
 
 namespace twinstep {
 namespace {
 
-enum class Category {
-  kKernel,
-  kMemcpy,
-  kMemset,
-  kRuntime,
-  kSync,
-  kHostOp,
-  kAnnotation,
-  kDeviceAnnotation,
-  kPython,
-  kOverhead,
-  kProfiler,
-  kUnknown,
-};
-
-// In the words of all versions; older ones write capitals.
-constexpr std::array<std::pair<std::string_view, Category>, 26> kCategories = {{
-    {"kernel", Category::kKernel},
-    {"concurrent_kernel", Category::kKernel},
-    {"gpu_memcpy", Category::kMemcpy},
-    {"memcpy", Category::kMemcpy},
-    {"gpu_memset", Category::kMemset},
-    {"memset", Category::kMemset},
-    {"cuda_runtime", Category::kRuntime},
-    {"cuda_driver", Category::kRuntime},
-    {"runtime", Category::kRuntime},
-    {"driver", Category::kRuntime},
-    {"hip_runtime", Category::kRuntime},
-    {"privateuse1_runtime", Category::kRuntime},
-    {"privateuse1_driver", Category::kRuntime},
-    {"xpu_runtime", Category::kRuntime},
-    {"cuda_sync", Category::kSync},
-    {"cpu_op", Category::kHostOp},
-    {"operator", Category::kHostOp},
-    {"cpu_instant_event", Category::kHostOp},
-    {"user_annotation", Category::kAnnotation},
-    {"gpu_user_annotation", Category::kDeviceAnnotation},
-    {"python_function", Category::kPython},
-    {"python", Category::kPython},
-    {"overhead", Category::kOverhead},
-    {"trace", Category::kProfiler},
-    {"ac2g", Category::kProfiler},
-    {"fwdbwd", Category::kProfiler},
-}};
+// Processes of PyTorch's profiler before Kineto; a thread of the latter is a device.
+constexpr std::string_view kOldHost = "CPU functions", kOldDevices = "CUDA functions";
+constexpr std::string_view kStep = "ProfilerStep#";
+constexpr char kDigits[] = "0123456789";
+// Beside the begins of spans, which are counted by category.
+constexpr char kEnds[] = "ends of begin and end pairs";
+constexpr std::int64_t kNever_ns = -1;
 
 // A time and the file's base together fit in 64 bits.
 constexpr std::int64_t kLatest_ns = INT64_MAX / 2;
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return lower;
-}
-
-Category CategoryOf(std::string_view lower) {
-  for (const auto& [name, category] : kCategories) {
-    if (lower == name) return category;
-  }
-  return Category::kUnknown;
-}
 
 std::optional<std::int64_t> Integer(const std::string* text) {
   if (text == nullptr) return std::nullopt;
@@ -90,7 +42,7 @@ std::optional<std::int64_t> Integer(const std::string* text) {
 
 // Bytes of an element by PyTorch's names of types.
 std::int64_t ElementBytes(std::string_view dtype) {
-  const std::string lower = Lower(dtype);
+  const std::string lower = LowerCase(dtype);
   const auto has = [&lower](std::string_view what) {
     return lower.find(what) != std::string::npos;
   };
@@ -98,30 +50,6 @@ std::int64_t ElementBytes(std::string_view dtype) {
   if (has("16") || has("half") || has("short")) return 2;
   if (has("64") || has("double") || has("long")) return 8;
   return 4;
-}
-
-// The text with '?' for every byte that is not part of UTF-8: a Trace holds nothing else.
-std::string ValidUtf8(std::string text) {
-  for (std::size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const std::size_t more = lead < 0x80                   ? 0
-                             : lead >= 0xc2 && lead < 0xe0 ? 1
-                             : lead >= 0xe0 && lead < 0xf0 ? 2
-                             : lead >= 0xf0 && lead < 0xf5 ? 3
-                                                           : text.size();
-    bool valid = i + more < text.size();
-    for (std::size_t k = 1; valid && k <= more; ++k) {
-      const auto next = static_cast<unsigned char>(text[i + k]);
-      // Longer than needed, surrogates, beyond the last code point.
-      const bool out_of_range =
-          k == 1 && ((lead == 0xe0 && next < 0xa0) || (lead == 0xed && next > 0x9f) ||
-                     (lead == 0xf0 && next < 0x90) || (lead == 0xf4 && next > 0x8f));
-      valid = (next & 0xc0) == 0x80 && !out_of_range;
-    }
-    if (!valid) text[i] = '?';
-    i += valid ? more + 1 : 1;
-  }
-  return text;
 }
 
 // Numbers texts in order of their first appearance.
@@ -159,28 +87,46 @@ class Collector : public ChromeEventSink {
 
   Status OnEvent(const ChromeEvent& event) override {
     ++trace_.counts.events;
-    if (event.phase != "X") {
+    const SpanPart part = PartOf(event.phase);
+    if (part == SpanPart::kNone) {
       ++trace_.counts.skipped[OtherPhase(event.phase)];
       return Unit{};
     }
-    if (!event.start_ns || !event.duration_ns) {
-      ++trace_.counts.skipped["without begin or duration"];
+    if (!event.start_ns || (part == SpanPart::kWhole && !event.duration_ns)) {
+      ++trace_.counts.skipped[part == SpanPart::kWhole ? "without begin or duration"
+                                                       : "begins and ends without a time"];
       return Unit{};
     }
-    if (*event.start_ns < 0 || *event.duration_ns < 0) {
+    const std::int64_t duration_ns = part == SpanPart::kWhole ? *event.duration_ns : 0;
+    if (*event.start_ns < 0 || duration_ns < 0) {
       return Error{.message = StrCat("event ", event.index, " (", event.name.substr(0, 60),
                                      ") has a negative time: it begins at ", *event.start_ns,
-                                     " ns and lasts ", *event.duration_ns, " ns")};
+                                     " ns and lasts ", duration_ns, " ns")};
     }
-    if (*event.start_ns > kLatest_ns || *event.duration_ns > kLatest_ns - *event.start_ns) {
+    if (*event.start_ns > kLatest_ns || duration_ns > kLatest_ns - *event.start_ns) {
       return Error{.message = StrCat("event ", event.index, " (", event.name.substr(0, 60),
                                      ") ends later than 146 years from the clock's begin")};
     }
-    Keep(event);
+    switch (part) {
+      case SpanPart::kBegin:
+        spans_.push_back({Keep(event, 0), IsAsynchronous(event), name_(event.name)});
+        matcher_.Begin(Track(event), *event.start_ns, spans_.back().name,
+                       static_cast<std::uint32_t>(spans_.size() - 1));
+        break;
+      case SpanPart::kEnd:
+        matcher_.End(Track(event), *event.start_ns,
+                     event.name.empty() ? kNoIndex : name_(event.name));
+        break;
+      default:
+        Keep(event, duration_ns);
+    }
     return Unit{};
   }
 
+  void OnUnclosedList() override { trace_.is_unclosed = true; }
+
   KinetoTrace Finish() {
+    FinishSpans();
     std::stable_sort(trace_.steps.begin(), trace_.steps.end(),
                      [](const StepMark& a, const StepMark& b) { return a.start_ns < b.start_ns; });
     // A launch by its correlation; if several calls share one, the first.
@@ -189,8 +135,11 @@ class Collector : public ChromeEventSink {
       by_correlation.emplace_back(trace_.calls[i].correlation, i);
     }
     std::sort(by_correlation.begin(), by_correlation.end());
+    // Most profilers count from 1, and 0 is none.
+    const auto zeros = std::count_if(trace_.device.begin(), trace_.device.end(),
+                                     [](const DeviceEvent& x) { return x.correlation == 0; });
     for (DeviceEvent& event : trace_.device) {
-      if (event.correlation < 0) continue;
+      if (event.correlation < 0 || (event.correlation == 0 && zeros > 1)) continue;
       const auto at = std::lower_bound(by_correlation.begin(), by_correlation.end(),
                                        std::pair{event.correlation, std::uint32_t{0}});
       if (at != by_correlation.end() && at->first == event.correlation) event.call = at->second;
@@ -203,27 +152,168 @@ class Collector : public ChromeEventSink {
     if (phase == "M") return "names of processes and threads";
     if (phase == "s" || phase == "t" || phase == "f")
       return "flow arrows (correlations repeat them)";
-    if (phase == "i" || phase == "I") return "instants";
+    if (phase == "i" || phase == "I" || phase == "R") return "instants";
+    if (phase == "n" || phase == "T" || phase == "p") return "instants of asynchronous spans";
     if (phase == "C") return "counters";
     if (phase.empty()) return "without phase";
     return StrCat("of phase ", phase.substr(0, 8));
   }
 
-  HostSpan Span(const ChromeEvent& event) {
-    thread_key_.assign(event.process).append("/").append(event.thread);
-    return {*event.start_ns, *event.start_ns + *event.duration_ns, thread_(thread_key_),
+  // What an event is of a span.
+  enum class SpanPart : std::uint8_t { kNone, kWhole, kBegin, kEnd };
+  static SpanPart PartOf(std::string_view phase) {
+    if (phase == "X") return SpanPart::kWhole;
+    if (phase == "B" || phase == "b" || phase == "S") return SpanPart::kBegin;
+    if (phase == "E" || phase == "e" || phase == "F") return SpanPart::kEnd;
+    return SpanPart::kNone;
+  }
+  // Of an operation that no thread runs, but an id names ("S" and "F" in older files).
+  static bool IsAsynchronous(const ChromeEvent& event) {
+    return event.phase != "B" && event.phase != "E";
+  }
+
+  // Where an event is kept.
+  struct Place {
+    std::vector<HostSpan>* spans = nullptr;  // One of the trace's lists.
+    bool is_call = false, is_device = false, is_step = false;
+    std::size_t index = 0;          // In the list.
+    std::int64_t* count = nullptr;  // Where it is counted.
+    bool is_skipped = false;
+  };
+  // A span that begins with an event of its own.
+  struct OpenSpan {
+    Place place;
+    bool is_asynchronous = false;
+    std::uint32_t name = 0;
+  };
+
+  // Spans of one track nest.
+  std::uint32_t Track(const ChromeEvent& event) {
+    track_key_.assign(event.process).append("/");
+    if (IsAsynchronous(event)) {
+      track_key_.append("async/").append(event.category).append("/").append(event.id);
+    } else {
+      track_key_.append(event.thread);
+    }
+    return tracks_.try_emplace(track_key_, static_cast<std::uint32_t>(tracks_.size()))
+        .first->second;
+  }
+
+  std::int64_t& EndOf(const Place& place) {
+    if (place.is_device) return trace_.device[place.index].end_ns;
+    if (place.is_call) return trace_.calls[place.index].span.end_ns;
+    if (place.is_step) return trace_.steps[place.index].end_ns;
+    return (*place.spans)[place.index].end_ns;
+  }
+  static bool IsKept(const Place& place) {
+    return place.is_device || place.is_call || place.is_step || place.spans != nullptr;
+  }
+
+  // Gives spans that begin and end in two events their ends. What has none is left out.
+  void FinishSpans() {
+    if (spans_.empty() && matcher_.empty()) return;
+    const MatchedSpans spans = matcher_.Run();
+    std::vector<MatchedSpan> asynchronous;
+    for (const MatchedSpan& match : spans.matched) {
+      const OpenSpan& span = spans_[match.span];
+      if (span.place.is_skipped) {
+        ++*span.place.count;
+        continue;
+      }
+      ++trace_.counts.read[kEnds];
+      if (!IsKept(span.place)) continue;
+      EndOf(span.place) = match.end_ns;
+      if (span.is_asynchronous && span.place.spans != nullptr) asynchronous.push_back(match);
+    }
+    SpreadAsynchronous(std::move(asynchronous));
+    std::vector<std::uint32_t> without_end, without_begin;
+    for (const std::uint32_t span : spans.unended) {
+      --*spans_[span].place.count;
+      if (IsKept(spans_[span].place)) EndOf(spans_[span].place) = kNever_ns;
+      without_end.push_back(spans_[span].name);
+    }
+    for (const std::uint32_t name : spans.unbegun) without_begin.push_back(name);
+    CountUnmatched("begins without an end", without_end);
+    CountUnmatched("ends without a begin", without_begin);
+    if (without_end.empty()) return;
+    for (std::vector<HostSpan>* list : {&trace_.host_ops, &trace_.annotations, &trace_.unknown}) {
+      std::erase_if(*list, [](const HostSpan& span) { return span.end_ns == kNever_ns; });
+    }
+    std::erase_if(trace_.device, [](const DeviceEvent& x) { return x.end_ns == kNever_ns; });
+    std::erase_if(trace_.calls, [](const HostCall& x) { return x.span.end_ns == kNever_ns; });
+    std::erase_if(trace_.steps, [](const StepMark& x) { return x.end_ns == kNever_ns; });
+    for (auto* counts : {&trace_.counts.read, &trace_.counts.unknown}) {
+      std::erase_if(*counts, [](const auto& entry) { return entry.second == 0; });
+    }
+  }
+
+  // "begins without an end (as load, evaluate)".
+  void CountUnmatched(std::string_view what, const std::vector<std::uint32_t>& names) {
+    if (names.empty()) return;
+    constexpr std::size_t kShown = 3;
+    std::vector<std::uint32_t> shown;
+    std::string list;
+    for (const std::uint32_t name : names) {
+      if (shown.size() == kShown) break;
+      if (name == kNoIndex || std::find(shown.begin(), shown.end(), name) != shown.end()) continue;
+      shown.push_back(name);
+      list += StrCat(list.empty() ? " (as " : ", ", trace_.names[name].substr(0, 60));
+    }
+    trace_.counts.skipped[StrCat(what, list, list.empty() ? "" : ")")] +=
+        static_cast<std::int64_t>(names.size());
+  }
+
+  // Asynchronous spans overlap: each goes to a lane that is free, as a thread of its process.
+  void SpreadAsynchronous(std::vector<MatchedSpan> spans) {
+    std::map<std::uint32_t, std::vector<MatchedSpan>> by_thread;
+    for (const MatchedSpan& span : spans) {
+      const Place& place = spans_[span.span].place;
+      by_thread[(*place.spans)[place.index].thread].push_back(span);
+    }
+    for (auto& [thread, of_thread] : by_thread) {
+      std::stable_sort(
+          of_thread.begin(), of_thread.end(),
+          [](const MatchedSpan& a, const MatchedSpan& b) { return a.start_ns < b.start_ns; });
+      const std::vector<std::uint32_t> lanes = SpreadOverLanes(of_thread);
+      for (std::size_t i = 0; i < of_thread.size(); ++i) {
+        if (lanes[i] == 0) continue;
+        const Place& place = spans_[of_thread[i].span].place;
+        const std::string name = StrCat(trace_.threads[thread], " (", lanes[i] + 1, ")");
+        (*place.spans)[place.index].thread = thread_(name);
+      }
+    }
+  }
+
+  HostSpan Span(const ChromeEvent& event, std::int64_t duration_ns) {
+    thread_key_.assign(event.process).append("/");
+    if (event.phase != "X" && IsAsynchronous(event)) {
+      thread_key_.append("async ").append(event.category);
+    } else {
+      thread_key_.append(event.thread);
+    }
+    return {*event.start_ns, *event.start_ns + duration_ns, thread_(thread_key_),
             name_(event.name)};
   }
 
   std::uint32_t Stream(const ChromeEvent& event, const std::string* stream) {
     if (stream == nullptr) stream = &event.thread;
     const std::string* device = event.Find("device");
-    if (device == nullptr) device = &event.process;
+    if (device == nullptr) {
+      device = event.process == kOldDevices ? &event.thread : &event.process;
+    }
     stream_key_.assign(*device).append("/").append(*stream);
     const auto [at, is_new] =
         streams_.try_emplace(stream_key_, static_cast<std::uint32_t>(trace_.streams.size()));
-    if (is_new) trace_.streams.push_back({Integer(device).value_or(0), *stream});
+    if (is_new) trace_.streams.push_back({DeviceNumber(*device), ValidUtf8(*stream)});
     return at->second;
+  }
+
+  // 3 of "3" and "GPU 3"; other names are numbered by their first appearance.
+  std::int64_t DeviceNumber(const std::string& device) {
+    if (const auto number = Integer(&device)) return *number;
+    const std::string digits = device.substr(device.find_last_not_of(kDigits) + 1);
+    if (const auto number = Integer(&digits)) return *number;
+    return devices_.try_emplace(device, static_cast<std::int64_t>(devices_.size())).first->second;
   }
 
   // A stream that another event names, on the same device; "-1" is none.
@@ -235,11 +325,11 @@ class Collector : public ChromeEventSink {
     return Stream(event, stream);
   }
 
-  void KeepDevice(const ChromeEvent& event, DeviceKind kind) {
+  Place KeepDevice(const ChromeEvent& event, std::int64_t duration_ns, DeviceKind kind) {
     DeviceEvent device;
     device.kind = kind;
     device.start_ns = *event.start_ns;
-    device.end_ns = *event.start_ns + *event.duration_ns;
+    device.end_ns = *event.start_ns + duration_ns;
     device.name = name_(event.name);
     device.stream = Stream(event, event.Find("stream"));
     device.correlation = Integer(event.Find("correlation")).value_or(-1);
@@ -256,8 +346,29 @@ class Collector : public ChromeEventSink {
           std::clamp<std::int64_t>(Integer(event.Find("Group size")).value_or(0), 0, 1 << 24));
       const std::string* group = event.Find("Process Group Name");
       if (group != nullptr) device.group = name_(*group);
+      const std::string* partner = event.Find(*collective == "send" ? "Dst Rank" : "Src Rank");
+      if (*collective == "send" || *collective == "recv") device.partner = Partner(event, partner);
     }
     trace_.device.push_back(device);
+    return {.is_device = true, .index = trace_.device.size() - 1};
+  }
+
+  // The global rank of a message's other end: `number` counts in its process group, whose ranks the
+  // event lists; where it cannot, it is global already.
+  static std::int64_t Partner(const ChromeEvent& event, const std::string* number) {
+    const std::int64_t partner = Integer(number).value_or(-1);
+    const std::string* list = event.Find("Process Group Ranks");
+    if (partner < 0 || list == nullptr) return partner;
+    std::vector<std::int64_t> ranks;
+    for (std::size_t i = list->find_first_of(kDigits); i != std::string::npos;
+         i = list->find_first_of(kDigits, i)) {
+      const std::size_t end = std::min(list->find_first_not_of(kDigits, i), list->size());
+      const std::string text = list->substr(i, end - i);
+      ranks.push_back(Integer(&text).value_or(-1));
+      i = end;
+    }
+    const auto index = static_cast<std::size_t>(partner);
+    return index < ranks.size() ? ranks[index] : partner;
   }
 
   void KeepSync(const ChromeEvent& event) {
@@ -277,70 +388,86 @@ class Collector : public ChromeEventSink {
     trace_.syncs.push_back(sync);
   }
 
-  void KeepAnnotation(const ChromeEvent& event) {
-    constexpr std::string_view kStep = "ProfilerStep#";
-    if (event.name.starts_with(kStep)) {
-      const std::string number = event.name.substr(kStep.size());
-      trace_.steps.push_back(
-          {Integer(&number).value_or(0), *event.start_ns, *event.start_ns + *event.duration_ns});
-      return;
-    }
-    trace_.annotations.push_back(Span(event));
+  static bool IsStep(const ChromeEvent& event) { return event.name.starts_with(kStep); }
+
+  Place KeepStep(const ChromeEvent& event, std::int64_t duration_ns) {
+    const std::string number = event.name.substr(kStep.size());
+    trace_.steps.push_back(
+        {Integer(&number).value_or(0), *event.start_ns, *event.start_ns + duration_ns});
+    return {.is_step = true, .index = trace_.steps.size() - 1};
   }
 
-  void Keep(const ChromeEvent& event) {
-    const std::string category = Lower(event.category);
-    switch (CategoryOf(category)) {
-      case Category::kKernel:
-        KeepDevice(event, DeviceKind::kKernel);
+  Place KeepSpan(const ChromeEvent& event, std::int64_t duration_ns, std::vector<HostSpan>* list) {
+    list->push_back(Span(event, duration_ns));
+    return {.spans = list, .index = list->size() - 1};
+  }
+
+  // Keeps the event where its category belongs, and counts it.
+  Place Keep(const ChromeEvent& event, std::int64_t duration_ns) {
+    std::string category = LowerCase(event.category);
+    // The profiler before Kineto has no categories.
+    if (category.empty() && event.process == kOldDevices) category = "kernel";
+    if (category.empty() && event.process == kOldHost) category = "cpu_op";
+    Place place;
+    switch (KinetoCategoryOf(category)) {
+      case KinetoCategory::kKernel:
+        place = KeepDevice(event, duration_ns, DeviceKind::kKernel);
         break;
-      case Category::kMemcpy:
-        KeepDevice(event, DeviceKind::kMemcpy);
+      case KinetoCategory::kMemcpy:
+        place = KeepDevice(event, duration_ns, DeviceKind::kMemcpy);
         break;
-      case Category::kMemset:
-        KeepDevice(event, DeviceKind::kMemset);
+      case KinetoCategory::kMemset:
+        place = KeepDevice(event, duration_ns, DeviceKind::kMemset);
         break;
-      case Category::kRuntime:
-        trace_.calls.push_back({Span(event), Integer(event.Find("correlation")).value_or(-1)});
+      case KinetoCategory::kRuntime:
+        trace_.calls.push_back(
+            {Span(event, duration_ns), Integer(event.Find("correlation")).value_or(-1)});
+        place = {.is_call = true, .index = trace_.calls.size() - 1};
         break;
-      case Category::kSync:
+      case KinetoCategory::kSync:
         KeepSync(event);
         break;
-      case Category::kHostOp:
+      case KinetoCategory::kHostOp:
         // Versions before 1.9 mark steps as operators.
-        if (event.name.starts_with("ProfilerStep#")) {
-          KeepAnnotation(event);
-        } else {
-          trace_.host_ops.push_back(Span(event));
-        }
+        place = IsStep(event) ? KeepStep(event, duration_ns)
+                              : KeepSpan(event, duration_ns, &trace_.host_ops);
         break;
-      case Category::kAnnotation:
-        KeepAnnotation(event);
+      case KinetoCategory::kAnnotation:
+        place = IsStep(event) ? KeepStep(event, duration_ns)
+                              : KeepSpan(event, duration_ns, &trace_.annotations);
         break;
-      case Category::kDeviceAnnotation:
-        ++trace_.counts.skipped["gpu_user_annotation (marks around kernels)"];
-        return;
-      case Category::kPython:
-        ++trace_.counts.skipped["python_function (call stacks)"];
-        return;
-      case Category::kOverhead:
-        ++trace_.counts.skipped["overhead (of the profiler)"];
-        return;
-      case Category::kProfiler:
-        ++trace_.counts.skipped["Trace (span of the profiler)"];
-        return;
-      case Category::kUnknown:
-        trace_.unknown.push_back(Span(event));
-        ++trace_.counts.unknown[event.category.empty() ? "(none)" : event.category];
-        return;
+      case KinetoCategory::kDeviceAnnotation:
+        return Skip("gpu_user_annotation (marks around kernels)");
+      case KinetoCategory::kPython:
+        return Skip("python_function (call stacks)");
+      case KinetoCategory::kOverhead:
+        return Skip("overhead (of the profiler)");
+      case KinetoCategory::kProfiler:
+        return Skip("Trace (span of the profiler)");
+      case KinetoCategory::kUnknown:
+        place = KeepSpan(event, duration_ns, &trace_.unknown);
+        place.count = &trace_.counts.unknown[event.category.empty() ? "(none)" : event.category];
+        ++*place.count;
+        return place;
     }
-    ++trace_.counts.read[category];
+    place.count = &trace_.counts.read[category];
+    ++*place.count;
+    return place;
+  }
+
+  Place Skip(const char* reason) {
+    Place place{.count = &trace_.counts.skipped[reason], .is_skipped = true};
+    ++*place.count;
+    return place;
   }
 
   KinetoTrace trace_;
   Interner name_, thread_;
-  std::unordered_map<std::string, std::uint32_t> streams_;
-  std::string thread_key_, stream_key_;
+  std::unordered_map<std::string, std::uint32_t> streams_, tracks_;
+  std::unordered_map<std::string, std::int64_t> devices_;
+  std::string thread_key_, stream_key_, track_key_;
+  SpanMatcher matcher_;
+  std::vector<OpenSpan> spans_;
 };
 
 }  // namespace
@@ -353,8 +480,14 @@ Result<KinetoTrace> ReadKineto(ByteSource& source, const std::string& name) {
   trace.path = name;
   if (trace.device.empty() && trace.calls.empty() && trace.host_ops.empty() &&
       trace.annotations.empty() && trace.unknown.empty()) {
-    return Error{.message = StrCat(name, ": holds no event with a begin and a duration (of ",
-                                   trace.counts.events, " events)")};
+    std::string what;
+    for (const auto* counts : {&trace.counts.read, &trace.counts.skipped}) {
+      for (const auto& [reason, events] : *counts) {
+        what += StrCat(what.empty() ? ": " : ", ", events, " ", reason);
+      }
+    }
+    return Error{.message = StrCat(name, ": holds no kernel, copy, call, operator or other span (",
+                                   trace.counts.events, " events", what, ")")};
   }
   return trace;
 }

@@ -35,6 +35,7 @@ struct DeviceEvent {
   std::uint32_t collective = kNoIndex;  // Into names: what NCCL was asked for ("allreduce").
   std::uint32_t group = kNoIndex;       // Into names: the process group.
   std::uint32_t group_size = 0;
+  std::int64_t partner = -1;      // Of a message: the global rank of the other end.
   std::uint32_t call = kNoIndex;  // Into KinetoTrace::calls; kNoIndex where the file lacks it.
   DeviceKind kind = DeviceKind::kKernel;
 };
@@ -68,6 +69,7 @@ struct KinetoCounts {
 struct KinetoTrace {
   std::string path;
   std::optional<std::int64_t> rank, world_size;
+  bool is_unclosed = false;               // A bare list of events that ends without its bracket.
   std::vector<std::string> device_names;  // "NVIDIA H200", by index.
   std::int64_t base_ns = 0;               // Added to a time it is nanoseconds since 1970.
   std::vector<std::string> names, threads;

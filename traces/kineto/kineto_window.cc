@@ -1,6 +1,7 @@
 #include "traces/kineto/kineto_window.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 #include "sim/str_cat.h"
@@ -10,23 +11,6 @@ namespace {
 
 // About a month: times in picoseconds fit in 64 bits.
 constexpr std::int64_t kLongest_ns = INT64_MAX / 1000 / 4;
-
-// Steps of one number are one (PyTorch marks them on the host, some versions twice).
-std::vector<StepMark> DistinctSteps(const KinetoTrace& trace) {
-  std::vector<StepMark> steps;
-  for (const StepMark& step : trace.steps) {
-    const auto same = std::find_if(steps.begin(), steps.end(), [&step](const StepMark& other) {
-      return other.number == step.number;
-    });
-    if (same == steps.end()) {
-      steps.push_back(step);
-    } else {
-      same->start_ns = std::min(same->start_ns, step.start_ns);
-      same->end_ns = std::max(same->end_ns, step.end_ns);
-    }
-  }
-  return steps;
-}
 
 void Include(const HostSpan& span, KinetoWindow* window) {
   window->start_ns = std::min(window->start_ns, span.start_ns);
@@ -50,7 +34,63 @@ KinetoWindow Whole(const KinetoTrace& trace) {
   return window;
 }
 
+// Whether an event runs in a window, or takes no time and stands in it.
+bool RunsIn(const DeviceEvent& event, const KinetoWindow& window) {
+  if (event.start_ns == event.end_ns) {
+    return event.start_ns >= window.start_ns && event.start_ns <= window.end_ns;
+  }
+  return event.start_ns < window.end_ns && event.end_ns > window.start_ns;
+}
+
+// A step's window with all that runs in it, whichever step launched it: a collective may reach into
+// the next one.
+KinetoWindow WithAllThatRuns(const KinetoTrace& trace, const KinetoWindow& whole,
+                             KinetoWindow window) {
+  window.device.clear();
+  for (const std::uint32_t event : whole.device) {
+    if (RunsIn(trace.device[event], window)) window.device.push_back(event);
+  }
+  return window;
+}
+
+bool HoldsHostOp(const KinetoTrace& trace, const KinetoWindow& window) {
+  return std::any_of(trace.host_ops.begin(), trace.host_ops.end(), [&window](const HostSpan& op) {
+    return op.start_ns >= window.start_ns && op.start_ns < window.end_ns;
+  });
+}
+
 }  // namespace
+
+std::vector<StepMark> DistinctSteps(const KinetoTrace& trace) {
+  std::vector<StepMark> steps;
+  std::unordered_map<std::int64_t, std::size_t> index;
+  for (const StepMark& step : trace.steps) {
+    const auto [at, is_new] = index.try_emplace(step.number, steps.size());
+    if (is_new) {
+      steps.push_back(step);
+    } else {
+      StepMark& same = steps[at->second];
+      same.start_ns = std::min(same.start_ns, step.start_ns);
+      same.end_ns = std::max(same.end_ns, step.end_ns);
+    }
+  }
+  return steps;
+}
+
+std::vector<std::uint32_t> StepsOfDeviceEvents(const KinetoTrace& trace,
+                                               std::span<const StepMark> steps) {
+  std::vector<std::uint32_t> step_of;
+  for (const DeviceEvent& device : trace.device) {
+    const std::int64_t when =
+        device.call == kNoIndex ? device.start_ns : trace.calls[device.call].span.start_ns;
+    const auto after =
+        std::upper_bound(steps.begin(), steps.end(), when,
+                         [](std::int64_t t, const StepMark& step) { return t < step.start_ns; });
+    step_of.push_back(
+        after == steps.begin() ? kNoIndex : static_cast<std::uint32_t>(after - steps.begin() - 1));
+  }
+  return step_of;
+}
 
 Result<KinetoWindow> ChooseWindow(const KinetoTrace& trace, const StepChoice& choice) {
   KinetoWindow whole = Whole(trace);
@@ -61,18 +101,11 @@ Result<KinetoWindow> ChooseWindow(const KinetoTrace& trace, const StepChoice& ch
   if (choice.whole) return whole;
 
   const std::vector<StepMark> steps = DistinctSteps(trace);
+  const std::vector<std::uint32_t> step_of = StepsOfDeviceEvents(trace, steps);
   std::vector<KinetoWindow> windows(steps.size());
   for (std::size_t i = 0; i < steps.size(); ++i) windows[i].step = steps[i].number;
   for (const std::uint32_t event : whole.device) {
-    const DeviceEvent& device = trace.device[event];
-    const std::int64_t when =
-        device.call == kNoIndex ? device.start_ns : trace.calls[device.call].span.start_ns;
-    // The last step that had begun. What runs between two marks belongs to the one before.
-    for (std::size_t i = steps.size(); i-- > 0;) {
-      if (steps[i].start_ns > when) continue;
-      windows[i].device.push_back(event);
-      break;
-    }
+    if (step_of[event] != kNoIndex) windows[step_of[event]].device.push_back(event);
   }
   for (std::size_t i = 0; i < windows.size(); ++i) {
     if (windows[i].device.empty()) {
@@ -92,19 +125,22 @@ Result<KinetoWindow> ChooseWindow(const KinetoTrace& trace, const StepChoice& ch
   if (choice.number) {
     std::string known;
     for (KinetoWindow& window : windows) {
-      if (window.step == choice.number) return std::move(window);
+      if (window.step == choice.number) return WithAllThatRuns(trace, whole, std::move(window));
       known += StrCat(known.empty() ? "" : ", ", *window.step);
     }
     return Error{.message = StrCat(trace.path, ": has no step ", *choice.number,
                                    " (steps: ", known.empty() ? "none" : known, ")")};
   }
-  std::erase_if(windows, [](const KinetoWindow& window) { return window.device.empty(); });
+  // Without a device, steps are what the host does in them.
+  std::erase_if(windows, [&trace](const KinetoWindow& window) {
+    return trace.device.empty() ? !HoldsHostOp(trace, window) : window.device.empty();
+  });
   if (windows.size() < 2) return whole;
   std::stable_sort(windows.begin(), windows.end(),
                    [](const KinetoWindow& a, const KinetoWindow& b) {
                      return a.end_ns - a.start_ns < b.end_ns - b.start_ns;
                    });
-  return std::move(windows[(windows.size() - 1) / 2]);
+  return WithAllThatRuns(trace, whole, std::move(windows[(windows.size() - 1) / 2]));
 }
 
 Result<AlignedWindows> ChooseWindows(std::span<const KinetoTrace> files, StepChoice choice) {
@@ -122,19 +158,19 @@ Result<AlignedWindows> ChooseWindows(std::span<const KinetoTrace> files, StepCho
     out.windows.push_back(std::move(window).value());
   }
   std::vector<std::int64_t> starts;
-  std::int64_t latest_start = 0, earliest_end = INT64_MAX, first_start = INT64_MAX, last_end = 0;
+  std::int64_t first_start = INT64_MAX, last_end = 0, lengths_ns = 0;
   for (std::size_t i = 0; i < files.size(); ++i) {
     // The reader keeps both below half of what 64 bits hold.
     starts.push_back(files[i].base_ns + out.windows[i].start_ns);
     const std::int64_t end = files[i].base_ns + out.windows[i].end_ns;
-    latest_start = std::max(latest_start, starts.back());
-    earliest_end = std::min(earliest_end, end);
+    lengths_ns += end - starts.back();
     first_start = std::min(first_start, starts.back());
     last_end = std::max(last_end, end);
   }
-  const bool one_clock = earliest_end - latest_start > (last_end - first_start) / 2;
+  // Without gaps on the whole; in a pipeline ranks begin one after the other.
+  out.one_clock = last_end - first_start <= lengths_ns;
   for (std::size_t i = 0; i < files.size(); ++i) {
-    const std::int64_t late = one_clock ? starts[i] - first_start : 0;
+    const std::int64_t late = out.one_clock ? starts[i] - first_start : 0;
     out.zero_ns.push_back(out.windows[i].start_ns - late);
     out.iteration_ns = std::max(out.iteration_ns, out.windows[i].end_ns - out.zero_ns[i]);
   }

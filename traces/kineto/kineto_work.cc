@@ -1,7 +1,9 @@
 #include "traces/kineto/kineto_work.h"
 
 #include <algorithm>
+#include <compare>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -15,7 +17,9 @@
 #include "sim/str_cat.h"
 #include "traces/kineto/kineto_import.h"
 #include "traces/kineto/kineto_phase.h"
+#include "traces/kineto/kineto_ranks.h"
 #include "traces/operator_class.h"
+#include "traces/valid_utf8.h"
 
 namespace twinstep {
 namespace {
@@ -27,7 +31,9 @@ constexpr std::int64_t kClockTolerance_ns = 5'000;
 // another stream ended something within this time before, for that.
 constexpr std::int64_t kUnexplained_ns = 3'000;
 
-TaskKind KindOf(OperatorClass operator_class) {
+TaskKind KindOf(OperatorClass operator_class, std::string_view collective) {
+  if (collective == "send") return TaskKind::kSend;
+  if (collective == "recv") return TaskKind::kRecv;
   if (IsCommunication(operator_class)) return TaskKind::kCollective;
   if (operator_class == OperatorClass::kH2D) return TaskKind::kH2D;
   if (operator_class == OperatorClass::kD2H || operator_class == OperatorClass::kPeerCopy) {
@@ -35,6 +41,9 @@ TaskKind KindOf(OperatorClass operator_class) {
   }
   return TaskKind::kCompute;
 }
+
+// "9" of "9/1": threads are named after their process.
+std::string_view ProcessOf(std::string_view thread) { return thread.substr(0, thread.find('/')); }
 
 bool IsSynchronize(std::string_view name) {
   return name.find("Synchronize") != std::string_view::npos;
@@ -80,6 +89,12 @@ class RankBuilder {
     bool waits = false;  // For the device.
   };
 
+  // By a call that is part of the iteration. What ran already when it began is there from its
+  // begin.
+  bool IsLaunched(std::uint32_t event) const {
+    const DeviceEvent& device = file_.device[event];
+    return device.call != kNoIndex && device.start_ns >= window_.start_ns;
+  }
   const HostSpan& Launch(std::uint32_t event) const {
     return file_.calls[file_.device[event].call].span;
   }
@@ -88,7 +103,7 @@ class RankBuilder {
   void FindLatency() {
     latency_ns_ = INT64_MAX;
     for (const std::uint32_t event : window_.device) {
-      if (file_.device[event].call == kNoIndex) continue;
+      if (!IsLaunched(event)) continue;
       latency_ns_ = std::min(latency_ns_, file_.device[event].start_ns - Launch(event).start_ns);
     }
     if (latency_ns_ == INT64_MAX) latency_ns_ = 0;
@@ -97,8 +112,11 @@ class RankBuilder {
 
   std::vector<Point> HostPoints() {
     std::set<std::uint32_t> launches;
+    std::set<std::string_view> processes;
     for (const std::uint32_t event : window_.device) {
-      if (file_.device[event].call != kNoIndex) launches.insert(file_.device[event].call);
+      if (!IsLaunched(event)) continue;
+      launches.insert(file_.device[event].call);
+      processes.insert(ProcessOf(file_.threads[Launch(event).thread]));
     }
     std::int64_t first_ns = INT64_MAX, last_ns = 0;
     std::vector<Point> points;
@@ -111,15 +129,16 @@ class RankBuilder {
     if (!window_.step) last_ns = window_.end_ns;
     for (std::uint32_t call = 0; call < file_.calls.size(); ++call) {
       const HostSpan& span = file_.calls[call].span;
+      // Another process' host waits for its own device.
       if (IsSynchronize(file_.names[span.name]) && span.start_ns >= first_ns &&
-          span.start_ns <= last_ns) {
+          span.start_ns <= last_ns && processes.contains(ProcessOf(file_.threads[span.thread]))) {
         points.push_back({span.start_ns, call, true});
       }
     }
     // A copy that returned after it was done has waited for it.
     for (const std::uint32_t event : window_.device) {
       const DeviceEvent& device = file_.device[event];
-      if (device.kind != DeviceKind::kMemcpy || device.call == kNoIndex) continue;
+      if (device.kind != DeviceKind::kMemcpy || !IsLaunched(event)) continue;
       if (Launch(event).end_ns < device.end_ns) continue;
       points.push_back({Launch(event).start_ns, device.call, true});
     }
@@ -141,16 +160,19 @@ class RankBuilder {
   // The last event of each stream that was launched before and has ended by then.
   std::vector<std::uint32_t> DoneBy(const HostSpan& call) const {
     std::vector<std::uint32_t> done;
+    const std::int64_t by_ns = call.end_ns + kClockTolerance_ns;
     for (const auto& [stream, events] : streams_) {
-      std::uint32_t last = kNoIndex;
-      for (const std::uint32_t event : events) {
-        if (file_.device[event].start_ns > call.end_ns + kClockTolerance_ns) break;
-        if (file_.device[event].end_ns > call.end_ns + kClockTolerance_ns) continue;
-        if (file_.device[event].call != kNoIndex && Launch(event).start_ns > call.start_ns)
-          continue;
-        last = event;
+      auto at = std::upper_bound(events.begin(), events.end(), by_ns,
+                                 [this](std::int64_t time_ns, std::uint32_t event) {
+                                   return time_ns < file_.device[event].start_ns;
+                                 });
+      while (at != events.begin()) {
+        const std::uint32_t event = *--at;
+        if (file_.device[event].end_ns > by_ns) continue;
+        if (IsLaunched(event) && Launch(event).start_ns > call.start_ns) continue;
+        done.push_back(event);
+        break;
       }
-      if (last != kNoIndex) done.push_back(last);
     }
     return done;
   }
@@ -187,6 +209,7 @@ class RankBuilder {
       ++waits_;
     }
     for (const std::uint32_t event : window_.device) {
+      if (!IsLaunched(event)) continue;
       const auto launch = draft_of_call.find(file_.device[event].call);
       if (launch != draft_of_call.end()) drafts_[draft_of_[event]].after.push_back(launch->second);
     }
@@ -286,29 +309,32 @@ class RankBuilder {
 
 class Builder {
  public:
-  Builder(std::span<const KinetoTrace> files, AlignedWindows aligned)
-      : files_(files), aligned_(std::move(aligned)) {}
+  Builder(std::span<const KinetoTrace> files, std::vector<KinetoRank> ranks, AlignedWindows aligned)
+      : files_(files), ranks_(std::move(ranks)), aligned_(std::move(aligned)) {}
 
   WorkGraph Run() {
     work_.iteration_ps = aligned_.iteration_ns * kPicosecondsPerNanosecond;
     work_.name = std::filesystem::path(files_[0].path).filename().string();
     if (files_.size() > 1) work_.name += StrCat(" and ", files_.size() - 1, " more");
     if (aligned_.windows[0].step) work_.name += StrCat(", step ", *aligned_.windows[0].step);
-    std::set<std::int64_t> numbers;
-    for (const KinetoTrace& file : files_) {
-      if (file.rank && *file.rank >= 0 && *file.rank < (1 << 24)) numbers.insert(*file.rank);
-    }
-    const bool own_numbers = numbers.size() == files_.size();
-    for (std::uint32_t i = 0; i < files_.size(); ++i) {
-      work_.ranks.push_back(own_numbers ? static_cast<std::uint32_t>(*files_[i].rank) : i);
+    work_.name = ValidUtf8(work_.name);
+    for (std::uint32_t i = 0; i < ranks_.size(); ++i) {
+      work_.ranks.push_back(ranks_[i].number);
       AddRank(i);
     }
-    JoinCollectives();
+    Join();
+    QueueByTime(&work_);
     ExplainStarts(&work_);
+    if (ranks_.size() > files_.size()) {
+      work_.remarks.push_back(
+          StrCat(ranks_.size(), " devices of ", files_.size(),
+                 " files are a rank each; where one waits for another it keeps its time"));
+    }
     if (inferred_ > 0) {
       work_.remarks.push_back(
           StrCat(inferred_, " dependencies between streams are inferred from their times"));
     }
+    if (!aligned_.one_clock) work_.remarks.push_back(kClocksApart);
     if (waits_ == 0) {
       work_.remarks.push_back(
           "no call is recorded by which the host waits for a device: all of its time is its own");
@@ -324,9 +350,21 @@ class Builder {
     return at->second;
   }
 
+  // The part of a file's window that is of one device.
+  KinetoWindow WindowOf(const KinetoRank& rank) const {
+    KinetoWindow window = aligned_.windows[rank.file];
+    const KinetoTrace& file = files_[rank.file];
+    std::erase_if(window.device, [&](std::uint32_t event) {
+      return file.streams[file.device[event].stream].device != rank.device;
+    });
+    return window;
+  }
+
   void AddRank(std::uint32_t rank) {
-    const KinetoTrace& file = files_[rank];
-    RankBuilder builder(file, aligned_.windows[rank]);
+    const std::size_t file_index = ranks_[rank].file;
+    const KinetoTrace& file = files_[file_index];
+    const KinetoWindow window = WindowOf(ranks_[rank]);
+    RankBuilder builder(file, window);
     builder.Run();
     inferred_ += builder.inferred();
     waits_ += builder.waits();
@@ -341,12 +379,14 @@ class Builder {
     const std::vector<Phase> phases = PhasesOfDeviceEvents(file);
     const std::uint32_t host_lane = Index("host", &work_.lanes, &lanes_);
     const std::uint32_t host_operator = Index("host", &work_.operators, &operators_);
+    const std::unordered_map<std::uint32_t, Key> keys = KeysOf(rank);
     std::vector<std::uint32_t> task_of(drafts.size());
     for (const std::uint32_t i : order) {
       const RankBuilder::Draft& draft = drafts[i];
       WorkTask task;
+      bool meets = false;
       task.rank = rank;
-      task.start_ps = (draft.start_ns - aligned_.zero_ns[rank]) * kPicosecondsPerNanosecond;
+      task.start_ps = (draft.start_ns - aligned_.zero_ns[file_index]) * kPicosecondsPerNanosecond;
       task.duration_ps = (draft.end_ns - draft.start_ns) * kPicosecondsPerNanosecond;
       if (draft.event == kNoIndex) {
         task.hidden = true;
@@ -356,20 +396,23 @@ class Builder {
       } else {
         const DeviceEvent& event = file.device[draft.event];
         const std::string name = OperatorName(file, event);
-        task.kind = KindOf(ClassOfOperator(name));
+        const std::string_view collective =
+            event.collective == kNoIndex ? std::string_view() : file.names[event.collective];
+        const OperatorClass operator_class = ClassOf(file, event);
+        task.kind = KindOf(operator_class, collective);
         task.phase = phases[draft.event];
         task.lane = Index("stream " + file.streams[event.stream].name, &work_.lanes, &lanes_);
         task.op = Index(name, &work_.operators, &operators_);
         task.bytes = event.bytes;
-        if (task.kind == TaskKind::kCollective) {
-          const std::string group =
-              event.group == kNoIndex ? std::string() : file.names[event.group];
-          collectives_[group][rank].push_back(static_cast<std::uint32_t>(work_.tasks.size()));
-          group_size_.push_back({static_cast<std::uint32_t>(work_.tasks.size()), event.group_size});
-        }
+        // What is cut at the window's ends is only a part of what its partners do.
+        const bool is_whole = event.start_ns >= window.start_ns && event.end_ns <= window.end_ns;
+        meets = IsCommunication(operator_class) && is_whole;
       }
       task_of[i] = static_cast<std::uint32_t>(work_.tasks.size());
       work_.tasks.push_back(task);
+      if (meets) {
+        AddMeeting(keys.at(draft.event), task_of[i], file.device[draft.event].group_size);
+      }
     }
     for (std::uint32_t i = 0; i < drafts.size(); ++i) {
       for (const std::uint32_t before : drafts[i].after) {
@@ -378,35 +421,106 @@ class Builder {
     }
   }
 
-  // Those of one process group meet in their order; a rank's own, where the others' profiles are
-  // not there, meets nobody.
-  void JoinCollectives() {
-    std::unordered_map<std::uint32_t, std::uint32_t> size_of(group_size_.begin(),
-                                                             group_size_.end());
-    for (const auto& [group, ranks] : collectives_) {
-      std::size_t most = 0;
-      for (const auto& [rank, tasks] : ranks) most = std::max(most, tasks.size());
-      for (std::size_t k = 0; k < most; ++k) {
-        WorkRendezvous rendezvous;
-        for (const auto& [rank, tasks] : ranks) {
-          if (k >= tasks.size()) continue;
-          work_.tasks[tasks[k]].rendezvous = static_cast<std::uint32_t>(work_.rendezvous.size());
-          rendezvous.ranks = std::max(rendezvous.ranks, size_of[tasks[k]]);
-          ++rendezvous.tasks;
-        }
-        rendezvous.ranks = std::max(rendezvous.ranks, rendezvous.tasks);
-        work_.rendezvous.push_back(rendezvous);
-      }
+  // Whose tasks meet: those of a process group (where the profile does not name it, of a stream),
+  // of a message also who sends and who receives; by the step that launched them, and how many of
+  // its kind the rank had launched there before. So ranks may be looked at from different moments
+  // on.
+  struct Key {
+    std::string group;
+    std::int64_t from = kEverybody, to = kEverybody;  // Global ranks.
+    std::int64_t step = -1;
+    std::int64_t place = 0;
+    auto operator<=>(const Key&) const = default;
+  };
+  static constexpr std::int64_t kEverybody = -1, kSomebody = -2;
+
+  // The keys of a rank's messages and collectives, by event.
+  std::unordered_map<std::uint32_t, Key> KeysOf(std::uint32_t rank) {
+    const KinetoTrace& file = files_[ranks_[rank].file];
+    std::vector<std::uint32_t> events;
+    for (std::uint32_t i = 0; i < file.device.size(); ++i) {
+      const DeviceEvent& event = file.device[i];
+      if (file.streams[event.stream].device != ranks_[rank].device) continue;
+      if (IsCommunication(ClassOf(file, event))) events.push_back(i);
     }
+    std::stable_sort(events.begin(), events.end(), [&file](std::uint32_t a, std::uint32_t b) {
+      return file.device[a].start_ns < file.device[b].start_ns;
+    });
+    const std::vector<StepMark> steps = DistinctSteps(file);
+    const std::vector<std::uint32_t> step_of = StepsOfDeviceEvents(file, steps);
+    std::map<Key, std::int64_t> places;
+    std::unordered_map<std::uint32_t, Key> keys;
+    for (const std::uint32_t i : events) {
+      Key key = KeyOf(rank, file.device[i]);
+      if (step_of[i] != kNoIndex) key.step = steps[step_of[i]].number;
+      const std::int64_t place = places[key]++;
+      key.place = place;
+      keys[i] = key;
+    }
+    return keys;
+  }
+
+  OperatorClass ClassOf(const KinetoTrace& file, const DeviceEvent& event) {
+    const std::string name = OperatorName(file, event);
+    const auto [at, is_new] = classes_.try_emplace(name);
+    if (is_new) at->second = ClassOfOperator(name);
+    return at->second;
+  }
+
+  Key KeyOf(std::uint32_t rank, const DeviceEvent& event) {
+    const KinetoTrace& file = files_[ranks_[rank].file];
+    Key key;
+    key.group = event.group == kNoIndex ? "stream " + file.streams[event.stream].name
+                                        : "group " + file.names[event.group];
+    if (ClassOf(file, event) != OperatorClass::kSendRecv) return key;
+    const bool sends = event.collective != kNoIndex && file.names[event.collective] == "send";
+    const bool receives = event.collective != kNoIndex && file.names[event.collective] == "recv";
+    const bool names_partner = event.partner >= 0 && (sends || receives);
+    const std::int64_t own = ranks_[rank].number;
+    key.from = !names_partner ? kSomebody : sends ? own : event.partner;
+    key.to = !names_partner ? kSomebody : sends ? event.partner : own;
+    return key;
+  }
+
+  void AddMeeting(const Key& key, std::uint32_t task, std::uint32_t group_size) {
+    meetings_[key].push_back(task);
+    group_size_[task] = group_size;
+    if (key.from == kSomebody) unknown_partners_[key.group].insert(work_.tasks[task].rank);
+  }
+
+  // A rank's own, where the others' profiles are not there, meets nobody. Where only two ranks send
+  // and receive at all in a group, each is the other's partner.
+  void Join() {
+    std::int64_t alone = 0;
+    for (const auto& [key, tasks] : meetings_) {
+      const bool is_message = key.from == kSomebody;
+      if (is_message && ranks_.size() > 1 && unknown_partners_[key.group].size() != 2) {
+        alone += std::ssize(tasks);
+        continue;
+      }
+      WorkRendezvous rendezvous;
+      for (const std::uint32_t task : tasks) {
+        work_.tasks[task].rendezvous = static_cast<std::uint32_t>(work_.rendezvous.size());
+        rendezvous.ranks = std::max(rendezvous.ranks, group_size_[task]);
+        ++rendezvous.tasks;
+      }
+      rendezvous.ranks = std::max(rendezvous.ranks, rendezvous.tasks);
+      work_.rendezvous.push_back(rendezvous);
+    }
+    if (alone == 0) return;
+    work_.remarks.push_back(
+        StrCat(alone, " messages whose other end is not known wait for nobody"));
   }
 
   std::span<const KinetoTrace> files_;
+  std::vector<KinetoRank> ranks_;
   AlignedWindows aligned_;
   WorkGraph work_;
   std::unordered_map<std::string, std::uint32_t> lanes_, operators_;
-  // By group and rank, tasks in order.
-  std::map<std::string, std::map<std::uint32_t, std::vector<std::uint32_t>>> collectives_;
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> group_size_;  // By task.
+  std::map<Key, std::vector<std::uint32_t>> meetings_;
+  std::map<std::string, std::set<std::uint32_t>> unknown_partners_;  // By group, whose they are.
+  std::unordered_map<std::uint32_t, std::uint32_t> group_size_;      // By task.
+  std::unordered_map<std::string, OperatorClass> classes_;           // By operator.
   std::int64_t inferred_ = 0, waits_ = 0;
 };
 
@@ -419,18 +533,12 @@ Result<WorkGraph> WorkOfKineto(std::span<const KinetoTrace> files, const StepCho
                                      ": holds no event on a device, there is nothing to "
                                      "replay")};
     }
-    std::set<std::int64_t> devices;
-    for (const DeviceEvent& event : file.device) {
-      devices.insert(file.streams[event.stream].device);
-    }
-    if (devices.size() > 1) {
-      return Error{.message = StrCat(file.path, ": holds ", devices.size(),
-                                     " devices; a replay takes one a file")};
-    }
   }
+  Result<std::vector<KinetoRank>> ranks = RanksOf(files);
+  if (!ranks.ok()) return ranks.error();
   Result<AlignedWindows> aligned = ChooseWindows(files, choice);
   if (!aligned.ok()) return aligned.error();
-  return Builder(files, std::move(aligned).value()).Run();
+  return Builder(files, std::move(ranks).value(), std::move(aligned).value()).Run();
 }
 
 }  // namespace twinstep

@@ -5,7 +5,8 @@
 //
 // Kernels, copies and fills are tasks; a stream is a lane. A kernel waits for the one before it in
 // its stream, for its launch, for what its stream was told to wait for (cudaStreamWaitEvent), and,
-// over the profiles of several ranks, its collective for the other members. The host is one lane of
+// over the profiles of several ranks, its collective for the other members of its process group, a
+// message for its other end. The host is one lane of
 // launches in their order, with the host's time between them as it was; where the host waited for a
 // device (cudaDeviceSynchronize and the like) it does again. What of a kernel's start none of these
 // explains, but the end of one on another stream just before does, is taken to be a dependency (a
@@ -21,8 +22,9 @@
 
 namespace twinstep {
 
-// Several files are ranks, each with one device. An Error (kBadInput) names the file: no event on a
-// device, more than one device, times too far apart.
+// Several files are ranks; so are the devices of one, each with the launches that it got and its
+// own host. An Error (kBadInput) names the file: no event on a device, a second file of a rank,
+// times too far apart.
 Result<WorkGraph> WorkOfKineto(std::span<const KinetoTrace> files, const StepChoice& choice);
 
 }  // namespace twinstep

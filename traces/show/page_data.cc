@@ -148,22 +148,12 @@ ordered_json MetaOf(const Trace& trace, const Timeline& timeline) {
   return meta;
 }
 
-// The first event whose times cannot be drawn, or an empty string.
-std::string TimeProblem(const Trace& trace) {
-  for (int i = 0; i < trace.task_size(); ++i) {
-    if (trace.start_ps(i) < 0 || trace.end_ps(i) < trace.start_ps(i)) {
-      return StrCat("task ", trace.task(i), " runs from ", trace.start_ps(i), " to ",
-                    trace.end_ps(i), " ps");
-    }
-  }
-  return "";
-}
-
 }  // namespace
 
 Result<PageTrace> ToPageTrace(const Trace& trace) {
-  if (const std::string bad = TraceProblem(trace); !bad.empty()) return Error{.message = bad};
-  if (const std::string bad = TimeProblem(trace); !bad.empty()) return Error{.message = bad};
+  if (const std::string bad = TraceProblem(trace); !bad.empty()) {
+    return Error{.message = StrCat(trace.name().empty() ? "a trace" : trace.name(), ": ", bad)};
+  }
   const Timeline timeline = ArrangeRows(trace);
   const Result<std::optional<Dependencies>> graph = Dependencies::Of(trace, timeline);
   if (!graph.ok()) return graph.error();

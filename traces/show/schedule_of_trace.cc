@@ -7,13 +7,12 @@
 #include <string>
 #include <utility>
 
+#include "sim/cost/graph_costs.h"
 #include "sim/graph/ids.h"
 #include "traces/breakdown.h"
 
 namespace twinstep {
 namespace {
-
-constexpr double kSecondsPerPicosecond = 1e-12;
 
 struct Step {
   std::uint32_t stage = 0;
@@ -44,9 +43,9 @@ std::vector<Step> StepsOf(const Trace& trace, const Timeline& timeline, const Ti
           {stage,
            {.backward = backward,
             .micro_batch = static_cast<std::uint16_t>(micro_batch),
-            .begin_s = static_cast<double>(trace.start_ps(event)) * kSecondsPerPicosecond}});
+            .begin_s = static_cast<double>(trace.start_ps(event)) / kPicosecondsPerSecond}});
     }
-    steps.back().time.end_s = static_cast<double>(trace.end_ps(event)) * kSecondsPerPicosecond;
+    steps.back().time.end_s = static_cast<double>(trace.end_ps(event)) / kPicosecondsPerSecond;
   }
   return steps;
 }

@@ -7,7 +7,9 @@
 #include <iostream>
 #include <utility>
 
+#include "sim/cost/graph_costs.h"
 #include "sim/options/options.h"
+#include "sim/options/output_files.h"
 #include "sim/options/positional.h"
 #include "sim/options/read_option.h"
 #include "sim/options/run_verb.h"
@@ -23,7 +25,6 @@
 namespace twinstep {
 namespace {
 
-constexpr double kPicosecondsPerSecond = 1e12;
 constexpr double kLongestSeconds = 1e6;  // Fits into picoseconds of 63 bits.
 constexpr int kMostTraces = 2;
 
@@ -69,6 +70,8 @@ class Command {
     for (const std::string& file : files_) {
       Result<OpenedTrace> opened = OpenTrace(file, {});
       if (!opened.ok()) return output_.Fail(opened.error());
+      const Status free = CheckOutputFiles(opened.value().report.files, options_, {"html"});
+      if (!free.ok()) return output_.Fail(free.error());
       for (const std::string& remark : opened.value().report.remarks) {
         output_.Say(StrCat(file, ": ", remark));
       }

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <vector>
 
+#include "sim/cost/graph_costs.h"
 #include "sim/format.h"
 #include "sim/report/schedule_rows.h"
 #include "sim/str_cat.h"
@@ -16,9 +17,8 @@ namespace twinstep {
 namespace {
 
 constexpr std::size_t kLeastWidth = 60;
-constexpr std::size_t kLeastRankWidth = 9, kLaneWidth = 9;
+constexpr std::size_t kLeastRankWidth = 9, kLeastLaneWidth = 9, kMostLaneWidth = 17;
 constexpr std::size_t kShareWidth = 6;  // " 100 %"
-constexpr double kSecondsPerPicosecond = 1e-12;
 
 // What a column of a lane can show.
 struct Glyph {
@@ -59,7 +59,9 @@ class Picture {
         from_ps_(static_cast<double>(options.from_ps)),
         to_ps_(static_cast<double>(options.to_ps > 0 ? options.to_ps : trace.iteration_ps())),
         rank_width_(RankWidth()),
-        columns_(std::max(options.width, kLeastWidth) - rank_width_ - kLaneWidth - kShareWidth - 1),
+        lane_width_(LaneWidth()),
+        columns_(std::max(options.width, kLeastWidth) - rank_width_ - lane_width_ - kShareWidth -
+                 1),
         column_ps_((to_ps_ - from_ps_) / static_cast<double>(columns_)) {}
 
   std::string Draw() {
@@ -81,7 +83,7 @@ class Picture {
     const std::vector<ScheduleRow> steps = ScheduleOf(trace_, timeline_, options_.shows_rank);
     if (steps.empty()) return "";
     return "\n" + DrawScheduleRows(
-                      steps, static_cast<double>(trace_.iteration_ps()) * kSecondsPerPicosecond,
+                      steps, static_cast<double>(trace_.iteration_ps()) / kPicosecondsPerSecond,
                       {.width = std::max(options_.width, kLeastWidth), .colour = options_.colour});
   }
 
@@ -103,6 +105,15 @@ class Picture {
       width = std::max(width, RankLabel(rank).size() + 1);
     }
     return width;
+  }
+
+  // Of the longest lane's name and a space, within limits.
+  std::size_t LaneWidth() const {
+    std::size_t width = kLeastLaneWidth;
+    for (const TimelineRow& row : timeline_.rows) {
+      width = std::max(width, trace_.lanes(static_cast<int>(row.lane)).size() + 1);
+    }
+    return std::min(width, kMostLaneWidth);
   }
 
   // Visits the columns that [begin, end) reaches, with the picoseconds in each.
@@ -180,12 +191,18 @@ class Picture {
     return text;
   }
 
+  // Names that are alike differ at their ends: what is too much is left out in the middle.
+  static std::string Shortened(const std::string& text, std::size_t width) {
+    if (text.size() <= width) return text;
+    const std::size_t begin = (width - 2) / 2, end = width - 2 - begin;
+    return StrCat(text.substr(0, begin), "..", text.substr(text.size() - end));
+  }
   static std::string Padded(std::string text, std::size_t width) {
     text.resize(width - 1, ' ');
     return text + " ";
   }
   std::string Labels(const std::string& rank, const std::string& lane) const {
-    return Padded(rank, rank_width_) + Padded(lane, kLaneWidth);
+    return Padded(rank, rank_width_) + Padded(Shortened(lane, lane_width_ - 1), lane_width_);
   }
 
   std::string Legend() const {
@@ -200,10 +217,10 @@ class Picture {
   }
 
   std::string Axis() const {
-    const std::string left = Seconds(from_ps_ * kSecondsPerPicosecond);
-    const std::string right = Seconds(to_ps_ * kSecondsPerPicosecond);
+    const std::string left = Seconds(from_ps_ / kPicosecondsPerSecond);
+    const std::string right = Seconds(to_ps_ / kPicosecondsPerSecond);
     const std::size_t used = std::min(columns_, left.size() + right.size());
-    return std::string(rank_width_ + kLaneWidth, ' ') + left + std::string(columns_ - used, ' ') +
+    return std::string(rank_width_ + lane_width_, ' ') + left + std::string(columns_ - used, ' ') +
            right + "\n";
   }
 
@@ -211,7 +228,7 @@ class Picture {
   const TextTimelineOptions& options_;
   const Timeline timeline_;
   const double from_ps_, to_ps_;
-  const std::size_t rank_width_;
+  const std::size_t rank_width_, lane_width_;
   const std::size_t columns_;
   const double column_ps_;
   std::array<bool, kGlyphs.size()> used_{};
@@ -222,7 +239,7 @@ class Picture {
 std::string TextTimeline(const Trace& trace, const TextTimelineOptions& options) {
   std::string text =
       StrCat(trace.name(), trace.name().empty() ? "" : ": ",
-             Seconds(static_cast<double>(trace.iteration_ps()) * kSecondsPerPicosecond), ", ",
+             Seconds(static_cast<double>(trace.iteration_ps()) / kPicosecondsPerSecond), ", ",
              CountOf(trace.task_size(), "task"), " of ", CountOf(trace.ranks_size(), "rank"), "\n");
   if (trace.iteration_ps() <= options.from_ps) return text;  // Nothing runs by then.
   Picture picture(trace, options);

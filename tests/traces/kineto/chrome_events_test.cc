@@ -25,7 +25,9 @@ class Recorder : public ChromeEventSink {
     names.push_back(event.name);
     return Unit{};
   }
+  void OnUnclosedList() override { is_unclosed = true; }
   std::vector<std::string> headers, names;
+  bool is_unclosed = false;
 };
 
 Status Read(const std::string& text, ChromeEventSink* sink) {
@@ -83,6 +85,39 @@ TEST(ChromeEventsTest, AListOfEventsIsATraceToo) {
   EXPECT_EQ(sink.names, std::vector<std::string>{"a"});
 }
 
+TEST(ChromeEventsTest, NumbersThatAreNoneInTheWordsOfAnyWriter) {
+  for (const char* word :
+       {"NaN", "nan", "-nan", "Infinity", "-Infinity", "Inf", "inf", "-inf", "infinity", "null"}) {
+    Recorder sink;
+    const std::string event = std::string("[{\"name\":\"nan inf\",\"dur\":") + word +
+                              ",\"args\":{\"a\":" + word + "}}, {\"name\": \"b\", }, ]";
+    EXPECT_TRUE(Read(event, &sink).ok()) << word;
+    EXPECT_EQ(sink.names, (std::vector<std::string>{"nan inf", "b"})) << word;
+  }
+  EXPECT_NE(ErrorOf("[{\"ts\": naan}]"), "");
+  EXPECT_NE(ErrorOf("[{\"ts\": nul}]"), "");
+}
+
+TEST(ChromeEventsTest, ABareListMayEndWithTheFile) {
+  for (const char* text : {"[{\"name\":\"a\"}", "[{\"name\":\"a\"},", "[{\"name\":\"a\"},\n"}) {
+    Recorder sink;
+    EXPECT_TRUE(Read(text, &sink).ok()) << text;
+    EXPECT_TRUE(sink.is_unclosed);
+    EXPECT_EQ(sink.names, std::vector<std::string>{"a"});
+  }
+}
+
+TEST(ChromeEventsTest, DeepHeadersAreReadInTimeOfTheirLength) {
+  const int depth = 100'000;
+  std::string text = "{\"a\":" + std::string(depth, '[');
+  for (int i = 0; i < depth; ++i) text += "0,";
+  text += "0" + std::string(depth, ']') + ",\"traceEvents\":[{\"name\":\"a\"}]}";
+  Recorder sink;
+  EXPECT_TRUE(Read(text, &sink).ok());
+  EXPECT_EQ(sink.names, std::vector<std::string>{"a"});
+  EXPECT_TRUE(sink.headers.empty());
+}
+
 TEST(ChromeEventsTest, CompressedFilesOfManyPieces) {
   std::string text = "{\"traceEvents\":[";
   for (int i = 0; i < 30'000; ++i) {
@@ -126,9 +161,10 @@ TEST(ChromeEventsTest, ErrorsSayWhere) {
   EXPECT_EQ(ErrorOf("{\"traceEvents\": [1]}"), "f: the list of events holds 1");
   EXPECT_EQ(ErrorOf("[[]]"), "f: the list of events holds a list");
   EXPECT_EQ(ErrorOf("[{\"ts\": \"soon\"}]"), "f: event 0 has the time 'soon'");
-  EXPECT_EQ(ErrorOf("[{}, {\"dur\": NaN}]"), "f: event 1 has the time 'NaN'");
-  EXPECT_EQ(ErrorOf("[{\"ph\": \"X\"}"),
-            "f: is not JSON: at byte 12: Missing a comma or ']' after an array element.");
+  EXPECT_EQ(ErrorOf("[{\"ph\": \"X\""),
+            "f: is not JSON: at byte 11: Missing a comma or '}' after an object member.");
+  EXPECT_EQ(ErrorOf("{\"traceEvents\": [{\"ph\": \"X\"}"),
+            "f: is not JSON: at byte 28: Missing a comma or ']' after an array element.");
   Recorder sink;
   EXPECT_EQ(ReadChromeEvents("/nowhere/x.json", &sink).error().message,
             "/nowhere/x.json: cannot read: No such file or directory");

@@ -76,7 +76,7 @@ TEST(KinetoReaderTest, OlderWordsMeanTheSame) {
 
 TEST(KinetoReaderTest, BadTimesAndNothingAtAllAreErrors) {
   EXPECT_EQ(Read("[]").error().message,
-            "f: holds no event with a begin and a duration (of 0 events)");
+            "f: holds no kernel, copy, call, operator or other span (0 events)");
   EXPECT_EQ(Read(R"([{"ph":"X","name":"k","cat":"kernel","ts":-3,"dur":1}])").error().message,
             "f: event 0 (k) has a negative time: it begins at -3000 ns and lasts 1000 ns");
   EXPECT_THAT(Read(R"([{"ph":"X","name":"k","cat":"kernel","ts":3,"dur":-1}])").error().message,

@@ -65,9 +65,9 @@ const Twinstep = {};
     for (let i = 0; i < n; ++i) trace.end[i] = trace.start[i] + input.next();
     for (let i = 0; i < n; ++i) trace.ready[i] = trace.start[i] - input.nextSigned();
     trace.task = input.deltas(Uint32Array, n);
-    trace.kind = input.column(Uint16Array, n);
-    trace.phase = input.column(Uint16Array, n);
-    trace.op = input.column(Uint16Array, n);
+    trace.kind = input.column(Uint32Array, n);
+    trace.phase = input.column(Uint32Array, n);
+    trace.op = input.column(Uint32Array, n);
     trace.timeClass = input.column(Uint8Array, n);
     trace.shape = input.column(Uint32Array, n);
     for (const tag of ["microBatch", "stage", "block", "chunk"]) {
