@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <numeric>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -13,10 +14,13 @@
 namespace twinstep {
 namespace {
 
+// A number that is there more than once.
 template <typename Numbers>
-bool HasRepeats(Numbers numbers) {
+std::optional<std::uint32_t> Repeated(Numbers numbers) {
   std::sort(numbers.begin(), numbers.end());
-  return std::adjacent_find(numbers.begin(), numbers.end()) != numbers.end();
+  const auto first = std::adjacent_find(numbers.begin(), numbers.end());
+  if (first == numbers.end()) return std::nullopt;
+  return *first;
 }
 
 }  // namespace
@@ -60,12 +64,16 @@ std::string TraceProblem(const Trace& trace) {
     }
     return "task " + std::to_string(trace.task(i)) + " runs from " +
            std::to_string(trace.start_ps(i)) + " to " + std::to_string(trace.end_ps(i)) +
-           " ps of an iteration of " + std::to_string(trace.iteration_ps()) + " ps";
+           " ps, outside of the iteration's " + std::to_string(trace.iteration_ps()) + " ps";
   }
-  if (HasRepeats(trace.task())) return "two tasks have one id";
+  if (const auto task = Repeated(trace.task())) {
+    return "task " + std::to_string(*task) + " stands in it twice";
+  }
   std::vector<std::uint32_t> ranks;
   for (const Trace::Rank& rank : trace.ranks()) ranks.push_back(rank.global_rank());
-  if (HasRepeats(std::move(ranks))) return "two ranks have one number";
+  if (const auto rank = Repeated(std::move(ranks))) {
+    return "rank " + std::to_string(*rank) + " stands in it twice";
+  }
   // What only traces with a graph have: all or nothing.
   for (const auto& [name, column] : {std::pair{"shape", &trace.shape()},
                                      std::pair{"dependency_count", &trace.dependency_count()},

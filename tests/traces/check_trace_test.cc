@@ -38,10 +38,10 @@ TEST(CheckTraceTest, TimesIdsAndRanksFit) {
   EXPECT_NE(TraceProblem(trace), "");
   trace = TinyTrace();
   trace.set_task(3, trace.task(2));
-  EXPECT_EQ(TraceProblem(trace), "two tasks have one id");
+  EXPECT_EQ(TraceProblem(trace), "task 2 stands in it twice");
   trace = TinyTrace();
   trace.mutable_ranks(1)->set_global_rank(trace.ranks(0).global_rank());
-  EXPECT_EQ(TraceProblem(trace), "two ranks have one number");
+  EXPECT_EQ(TraceProblem(trace), "rank 0 stands in it twice");
   EXPECT_EQ(TraceProblem(Trace()), "holds no task");
 }
 

@@ -151,9 +151,7 @@ ordered_json MetaOf(const Trace& trace, const Timeline& timeline) {
 }  // namespace
 
 Result<PageTrace> ToPageTrace(const Trace& trace) {
-  if (const std::string bad = TraceProblem(trace); !bad.empty()) {
-    return Error{.message = StrCat(trace.name().empty() ? "a trace" : trace.name(), ": ", bad)};
-  }
+  if (const std::string bad = TraceProblem(trace); !bad.empty()) return Error{.message = bad};
   const Timeline timeline = ArrangeRows(trace);
   const Result<std::optional<Dependencies>> graph = Dependencies::Of(trace, timeline);
   if (!graph.ok()) return graph.error();

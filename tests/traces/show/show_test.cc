@@ -74,7 +74,8 @@ TEST(HtmlPageTest, SaysWhichTraceCannotBeDrawnAndWhy) {
   b.set_end_ps(0, -5);
   const Result<std::string> page = HtmlPage({&a, &b}, {});
   ASSERT_FALSE(page.ok());
-  EXPECT_EQ(page.error().message, "the second trace: task 0 runs from 0 to -5 ps");
+  EXPECT_EQ(page.error().message,
+            "the second trace: task 0 runs from 0 to -5 ps, outside of the iteration's 60000 ps");
 }
 
 TEST(TextTimelineTest, LanesMemoryAndTime) {
