@@ -76,7 +76,7 @@ print(f"{verdict}, losses of {len(a[:50])} steps within {largest:.1e} of {name}'
       f"mean of the last 50 of {len(a)} steps "
       f"{sum(a[-50:]) / len(a[-50:]):.4f}, {name}'s {sum(b[-50:]) / len(b[-50:]):.4f}")
 PYTHON
-)"
+    [ $? -eq 0 ] || echo "FAILED: no losses")"
 }
 
 text() {
@@ -162,10 +162,11 @@ two_plans() {  # MODEL MICRO_BATCH STEPS PLAN [train]
 launched() {  # NAME PLAN LAUNCHER...
   local name=$1 plan=$2 begin=$SECONDS
   shift 2
-  train --backend cuda --steps 40 $plan --log "$out/one_$name.jsonl" >"$out/one_$name.log" 2>&1
-  timeout 100 "$@" "$(find_binary twinstep)" train --model tiny-llama --data "$root/README.md" \
-    --seq 128 --global-batch 8 --micro-batch 4 --backend cuda --steps 40 $plan \
-    --save "$out/saved_$name" --log "$out/$name.jsonl" >"$out/$name.log" 2>&1
+  local train=("$(find_binary twinstep)" train --backend cuda --model tiny-llama --data
+    "$root/README.md" --steps 40 --seq 128 --global-batch 8 --micro-batch 4 $plan)
+  "${train[@]}" --log "$out/one_$name.jsonl" >"$out/one_$name.log" 2>&1
+  timeout 100 "$@" "${train[@]}" --save "$out/saved_$name" --log "$out/$name.jsonl" \
+    >"$out/$name.log" 2>&1
   local code=$?
   compare "two processes, $name, $plan" "$out/$name.jsonl" "$out/one_$name.jsonl" 'one process'
   if [ $code -eq 0 ]; then
@@ -178,7 +179,7 @@ launched() {  # NAME PLAN LAUNCHER...
 processes() {
   run_test two_processes_test
   launched torchrun '--dp 2 --zero 3' torchrun --nproc-per-node 2 --master-addr 127.0.0.1 \
-    --master-port 29511 --no-python
+    --master-port 29511 --no-python --
   launched mpirun '--pp 2 --virtual-stages 2' mpirun --allow-run-as-root -np 2
 }
 
@@ -195,7 +196,8 @@ two() {
 
 if [ "${steps[0]}" = several ]; then
   python3 "$here/several_gpus.py" "$(find_binary twinstep)" "$out/several" --gpus "${steps[1]:-2}" \
-    --seconds "${SECONDS_LEFT:-540}" ${steps[2]:+--parts "${steps[2]}"} 2>&1 | tee "$out/several.log"
+    --contention-benchmark "$(find_binary contention_benchmark)" --seconds "${SECONDS_LEFT:-540}" \
+    ${steps[2]:+--parts "${steps[2]}"} 2>&1 | tee "$out/several.log"
   while read -r line; do note "$line"; done < <(sed -n '/^Table/,$p' "$out/several.log")
   steps=()
 fi
