@@ -210,6 +210,7 @@
     describePage(page);
     const state = new State(page);
     Twinstep.drawLegend(state);
+    d3.select("body").classed("with-report", !d3.select("#report").empty());
     d3.select("#ranks").property("value", page.ranks);
     state.resize(); // The legend took its place.
     if (page.from > 0 || page.to > 0) state.showTimes(page.from, page.to || state.longest);

@@ -27,7 +27,7 @@
       this.state = state;
       this.index = index;
       this.trace = state.page.traces[index];
-      const root = d3.select("#panels").append("section").attr("class", "panel");
+      const root = this.root = d3.select("#panels").append("section").attr("class", "panel");
       if (state.page.traces.length > 1) {
         const title = root.append("h2").text(`${Twinstep.title(state.page, index)} `);
         title.append("span").text(`${this.trace.name}: ${Twinstep.time(this.trace.iteration)}`);
@@ -48,9 +48,14 @@
       const View = this.state.view === "schedule" ? Twinstep.ScheduleView : Twinstep.LanesView;
       this.view = new View(this.state, this.index);
       this.space.style("height", `${this.view.height}px`);
+      // Who has more rows gets more room.
+      const besides = 58 + (this.memory ? 100 : 0);
+      this.root.style("flex-basis", `${this.view.height + besides}px`)
+        .style("min-height", `${Math.min(this.view.height, 60) + besides}px`);
     }
 
-    get width() { return this.lanes.node().clientWidth; }
+    // A page that is not laid out yet has no room at all.
+    get width() { return Math.max(GUTTER + 1, this.lanes.node().clientWidth); }
 
     // Times to pixels, as zoomed.
     get x() {
