@@ -22,11 +22,6 @@
 namespace twinstep {
 namespace {
 
-// "1 kernel", "2 kernels".
-std::string Plural(std::int64_t count, const char* singular, const char* plural) {
-  return count == 1 ? singular : plural;
-}
-
 // Only profiles have steps; another trace is an iteration, and so all of it.
 Status CheckNoStep(const std::string& name, const OpenOptions& options) {
   if (!options.step.number) return Unit{};
@@ -50,8 +45,7 @@ Result<OpenedTrace> OpenOwn(const std::string& file) {
   opened.report.format = "Twinstep";
   opened.report.files = {file};
   opened.report.events = opened.trace.task_size();
-  opened.report.read.push_back(
-      {Plural(opened.trace.task_size(), "task", "tasks"), opened.trace.task_size(), -1});
+  opened.report.read.push_back({"tasks", opened.trace.task_size(), -1});
   return opened;
 }
 
@@ -70,7 +64,7 @@ void AddCounts(const std::map<std::string, std::int64_t>& counts, std::vector<Re
 ReadReport ReportOf(const std::vector<KinetoTrace>& files) {
   ReadReport report;
   report.format = "Kineto (PyTorch profiler) or other Chrome trace";
-  ReadCount kernels{"", 0, 0}, copies{"", 0, 0}, fills{"", 0, 0};
+  ReadCount kernels{"kernels", 0, 0}, copies{"copies", 0, 0}, fills{"fills", 0, 0};
   std::int64_t without_launch = 0;
   for (const KinetoTrace& file : files) {
     report.files.push_back(file.path);
@@ -84,9 +78,6 @@ ReadReport ReportOf(const std::vector<KinetoTrace>& files) {
       without_launch += event.call == kNoIndex;
     }
   }
-  kernels.what = Plural(kernels.events, "kernel", "kernels");
-  copies.what = Plural(copies.events, "copy", "copies");
-  fills.what = Plural(fills.events, "fill", "fills");
   for (const ReadCount& count : {kernels, copies, fills}) {
     if (count.events > 0) report.read.push_back(count);
   }

@@ -1,5 +1,7 @@
 #include "traces/read_report.h"
 
+#include <utility>
+
 #include "sim/format.h"
 #include "sim/report/text_table.h"
 #include "sim/str_cat.h"
@@ -9,10 +11,22 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// "1 kernel", "2 kernels"; other words of files stay as they are.
+std::string Counted(const ReadCount& count) {
+  std::string what = count.what;
+  for (const auto& [plural, singular] :
+       {std::pair{"kernels", "kernel"}, std::pair{"copies", "copy"}, std::pair{"fills", "fill"},
+        std::pair{"tasks", "task"}, std::pair{"nodes", "node"}, std::pair{"instants", "instant"},
+        std::pair{"counters", "counter"}}) {
+    if (count.events == 1 && what == plural) what = singular;
+  }
+  return StrCat(Count(count.events), " ", what);
+}
+
 std::string List(const std::vector<ReadCount>& counts) {
   std::string text;
   for (const ReadCount& count : counts) {
-    text += StrCat(text.empty() ? "" : ", ", Count(count.events), " ", count.what);
+    text += StrCat(text.empty() ? "" : ", ", Counted(count));
     if (count.time_s >= 0) text += StrCat(" (", Fixed(1e3 * count.time_s, 3), " ms)");
   }
   return text;

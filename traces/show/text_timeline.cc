@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <string_view>
 #include <vector>
 
 #include "sim/cost/graph_costs.h"
@@ -183,10 +184,11 @@ class Picture {
         const double share = static_cast<double>(bytes) / static_cast<double>(peak);
         cells += bytes == peak ? '#' : static_cast<char>('0' + static_cast<int>(10 * share));
       }
-      text += Labels("", curve.pool() == static_cast<std::uint32_t>(Pool::kPinnedHost)
-                             ? "pinned"
-                             : Name(static_cast<Pool>(curve.pool()))) +
-              cells + " # " + Bytes(static_cast<double>(peak)) + "\n";
+      const bool is_pinned = curve.pool() == static_cast<std::uint32_t>(Pool::kPinnedHost);
+      const std::string label = StrCat(is_pinned ? "pinned" : Name(static_cast<Pool>(curve.pool())),
+                                       " ", Bytes(static_cast<double>(peak)));
+      const std::size_t width = rank_width_ + lane_width_ - 1;
+      text += std::string(width - std::min(width, label.size()), ' ') + label + " " + cells + "\n";
     }
     return text;
   }
@@ -205,6 +207,19 @@ class Picture {
     return Padded(rank, rank_width_) + Padded(Shortened(lane, lane_width_ - 1), lane_width_);
   }
 
+  // Words in lines of the picture's width.
+  std::string Wrapped(std::string_view text) const {
+    const std::size_t width = std::max(options_.width, kLeastWidth);
+    std::string lines;
+    while (text.size() > width) {
+      const std::size_t space = text.rfind(' ', width);
+      if (space == std::string_view::npos) break;
+      lines.append(text.substr(0, space)).append("\n");
+      text.remove_prefix(space + 1);
+    }
+    return lines.append(text).append("\n");
+  }
+
   std::string Legend() const {
     std::string text;
     for (std::size_t k = 0; k < kGlyphs.size(); ++k) {
@@ -213,7 +228,7 @@ class Picture {
     }
     text += "small: less than half busy, . idle";
     if (trace_.memory_size() > 0) text += "; memory in tenths of its peak #";
-    return text + "\n";
+    return Wrapped(text);
   }
 
   std::string Axis() const {
