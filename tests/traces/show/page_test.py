@@ -30,6 +30,7 @@ class PageTest(unittest.TestCase):
         twinstep(*PLAN, "--trace", cls.path / "a.json")
         twinstep(*PLAN, "--set", "node.pcie.d2h_bytes_per_s=20e9", "--trace", cls.path / "b.pb")
         twinstep("show", cls.path / "a.pb", "--html", cls.path / "one.html")
+        twinstep("compare", cls.path / "a.pb", cls.path / "b.pb", "--html", cls.path / "compare.html")
         twinstep("show", cls.path / "a.pb", cls.path / "b.pb", "--html", cls.path / "two.html")
         cls.chrome = chrome.Chrome()
 
@@ -209,6 +210,28 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.chrome.evaluate("document.body.clientHeight"), height)
         for old, new in zip(times[0], self.times()[0]):
             self.assertAlmostEqual(old, new, delta=1)
+
+    def test_the_comparison_stands_below_both_timelines(self):
+        self.open("compare.html")
+        report, panels, height = self.chrome.evaluate("""["report", "panels"].map(
+            id => document.getElementById(id).getBoundingClientRect().top).concat(
+            document.querySelector("#report pre").scrollHeight -
+            document.querySelector("#report pre").clientHeight)""")
+        self.assertGreater(report, panels)
+        self.assertLessEqual(height, 2)  # All of it is there.
+        self.assertTrue(self.chrome.pdf().startswith(b"%PDF"))
+
+    def test_any_number_of_operators_has_its_names(self):
+        events = [{"ph": "X", "name": f"op{i}", "pid": 1, "tid": 1, "ts": 2 * i, "dur": 1}
+                  for i in range(70_000)]
+        (self.path / "names.json").write_text(json.dumps(events))
+        twinstep("show", self.path / "names.json", "--html", self.path / "names.html")
+        self.open("names.html")
+        last = self.event_of("op69999")
+        self.assertEqual(last, 69_999)
+        self.zoom_to(last)
+        self.chrome.move(*self.middle_of(last))
+        self.assertTrue(self.tooltip().startswith("op69999"), self.tooltip())
 
     def choose(self, control, value, event="change"):
         self.chrome.evaluate(f"""(() => {{
