@@ -24,6 +24,13 @@ constexpr int kMostRepeats = 32;
 // a tensor, so deterministic choices do not see it.
 constexpr std::size_t kFullAlignment = 256, kTileAlignment = 16;
 constexpr std::size_t kBiasAlignment = 16;
+// What a multiprocessor computes at a time in cuBLASLt's fastest kernels for Hopper, rows (m) and
+// columns (n) of a product; and the share of idle multiprocessors from which two products are
+// tried.
+constexpr std::int64_t kTileRows = 128, kTileColumns = 256;
+constexpr double kIdleShare = 0.1;
+// Two products must be faster by more than runs differ.
+constexpr double kClearlyFaster = 0.98;
 
 // A row-major [rows, columns] is column-major [columns, rows]: cuBLASLt's operands are the graph's
 // transposed, A the one whose rows are features of the result.
@@ -77,6 +84,11 @@ std::size_t AlignmentOf(const void* x) {
   return address & (~address + 1);
 }
 
+int RepeatsOfRound(double seconds) {
+  return static_cast<int>(
+      std::clamp(kRoundSeconds / std::max(seconds, 1e-9), 2.0, double{kMostRepeats}));
+}
+
 bool Accumulates(const KernelCall& call) {
   return call.shape.op == OpCode::kGemmWgrad && Has(call, kAccumulateGradient);
 }
@@ -87,21 +99,44 @@ bool HasForwardBias(const KernelCall& call) {
 
 }  // namespace
 
+// Some of a product's columns, computed by one call.
+struct GemmEngine::Part {
+  Part() = default;
+  Part(Part&& other) noexcept { *this = std::move(other); }
+  Part& operator=(Part&& other) noexcept {
+    std::swap(blas, other.blas);
+    std::swap(b, other.b);
+    std::swap(d, other.d);
+    std::swap(b_offset, other.b_offset);
+    std::swap(d_offset, other.d_offset);
+    std::swap(algorithm, other.algorithm);
+    return *this;
+  }
+  ~Part() {
+    for (cublasLtMatrixLayout_t layout : {b, d}) {
+      if (layout != nullptr) blas->LayoutDestroy(layout);
+    }
+  }
+
+  const CublasLt* blas = nullptr;
+  cublasLtMatrixLayout_t b = nullptr, d = nullptr;
+  std::int64_t b_offset = 0, d_offset = 0;  // Bytes.
+  cublasLtMatmulAlgo_t algorithm{};
+};
+
 struct GemmEngine::Plan {
   explicit Plan(const CublasLt* library) : blas(library) {}
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
   ~Plan() {
     if (operation != nullptr) blas->DescDestroy(operation);
-    for (cublasLtMatrixLayout_t layout : {a, b, d}) {
-      if (layout != nullptr) blas->LayoutDestroy(layout);
-    }
+    if (a != nullptr) blas->LayoutDestroy(a);
   }
 
   const CublasLt* blas;
   cublasLtMatmulDesc_t operation = nullptr;
-  cublasLtMatrixLayout_t a = nullptr, b = nullptr, d = nullptr;
-  cublasLtMatmulAlgo_t algorithm{};
+  cublasLtMatrixLayout_t a = nullptr;
+  std::vector<Part> parts;
   bool bias_in_epilogue = false;
 };
 
@@ -162,13 +197,8 @@ Status GemmEngine::Describe(const KernelCall& call, std::size_t alignment, Plan*
   const bool is_double = product.a_type == Dtype::kFp64;
   const cublasOperation_t a_operation = product.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t b_operation = product.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-  const auto rows = [](bool transposed, std::int64_t first, std::int64_t second) {
-    return static_cast<std::uint64_t>(transposed ? second : first);
-  };
-  const std::uint64_t a_rows = rows(product.transpose_a, product.m, product.k);
-  const std::uint64_t a_columns = rows(product.transpose_a, product.k, product.m);
-  const std::uint64_t b_rows = rows(product.transpose_b, product.k, product.n);
-  const std::uint64_t b_columns = rows(product.transpose_b, product.n, product.k);
+  const std::int64_t a_rows = product.transpose_a ? product.k : product.m;
+  const std::int64_t a_columns = product.transpose_a ? product.m : product.k;
   for (const Status& status :
        {Check(
             blas_->DescCreate(&plan->operation, is_double ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
@@ -180,16 +210,10 @@ Status GemmEngine::Describe(const KernelCall& call, std::size_t alignment, Plan*
         Check(blas_->DescSet(plan->operation, CUBLASLT_MATMUL_DESC_TRANSB, &b_operation,
                              sizeof b_operation),
               "transposition of B"),
-        Check(blas_->LayoutCreate(&plan->a, TypeOf(product.a_type), a_rows, a_columns,
-                                  static_cast<std::int64_t>(a_rows)),
-              "layout of A"),
-        Check(blas_->LayoutCreate(&plan->b, TypeOf(product.b_type), b_rows, b_columns,
-                                  static_cast<std::int64_t>(b_rows)),
-              "layout of B"),
-        Check(blas_->LayoutCreate(&plan->d, TypeOf(product.d_type),
-                                  static_cast<std::uint64_t>(product.m),
-                                  static_cast<std::uint64_t>(product.n), product.m),
-              "layout of D")}) {
+        Check(blas_->LayoutCreate(&plan->a, TypeOf(product.a_type),
+                                  static_cast<std::uint64_t>(a_rows),
+                                  static_cast<std::uint64_t>(a_columns), a_rows),
+              "layout of A")}) {
     if (!status.ok()) return status;
   }
   plan->bias_in_epilogue = HasForwardBias(call) && alignment >= kBiasAlignment && !is_double;
@@ -205,34 +229,63 @@ Status GemmEngine::Describe(const KernelCall& call, std::size_t alignment, Plan*
       "bias");
 }
 
+Result<GemmEngine::Part> GemmEngine::DescribePart(const KernelCall& call, std::int64_t begin,
+                                                  std::int64_t end) const {
+  const Product product = ProductOf(call);
+  const std::int64_t columns = end - begin;
+  const std::int64_t b_rows = product.transpose_b ? columns : product.k;
+  const std::int64_t b_columns = product.transpose_b ? product.k : columns;
+  const std::int64_t b_stride = product.transpose_b ? product.n : product.k;
+  Part part;
+  part.blas = blas_;
+  part.b_offset = begin * (product.transpose_b ? 1 : b_stride) * DtypeBytes(product.b_type);
+  part.d_offset = begin * product.m * DtypeBytes(product.d_type);
+  for (const Status& status :
+       {Check(
+            blas_->LayoutCreate(&part.b, TypeOf(product.b_type), static_cast<std::uint64_t>(b_rows),
+                                static_cast<std::uint64_t>(b_columns), b_stride),
+            "layout of B"),
+        Check(blas_->LayoutCreate(&part.d, TypeOf(product.d_type),
+                                  static_cast<std::uint64_t>(product.m),
+                                  static_cast<std::uint64_t>(columns), product.m),
+              "layout of D")}) {
+    if (!status.ok()) return status.error();
+  }
+  return part;
+}
+
 Status GemmEngine::Multiply(const KernelCall& call, const std::byte* residual, const Plan& plan,
-                            const cublasLtMatmulAlgo_t& algorithm) const {
+                            std::span<const Part> parts) const {
   const Product product = ProductOf(call);
   const float one = 1, beta = residual != nullptr || Accumulates(call) ? 1 : 0;
   const double wide_one = 1, wide_beta = beta;
   const bool is_double = product.a_type == Dtype::kFp64;
-  return Check(
-      blas_->Matmul(
-          handle_, plan.operation,
-          is_double ? static_cast<const void*>(&wide_one) : static_cast<const void*>(&one),
-          product.a, plan.a, product.b, plan.b,
-          is_double ? static_cast<const void*>(&wide_beta) : static_cast<const void*>(&beta),
-          residual != nullptr ? residual : product.d, plan.d, product.d, plan.d, &algorithm,
-          call.workspace, kGemmWorkspaceBytes, call.stream),
-      "cublasLtMatmul");
+  for (const Part& part : parts) {
+    std::byte* const d = static_cast<std::byte*>(product.d) + part.d_offset;
+    const Status done = Check(
+        blas_->Matmul(
+            handle_, plan.operation,
+            is_double ? static_cast<const void*>(&wide_one) : static_cast<const void*>(&one),
+            product.a, plan.a, static_cast<const std::byte*>(product.b) + part.b_offset, part.b,
+            is_double ? static_cast<const void*>(&wide_beta) : static_cast<const void*>(&beta),
+            residual != nullptr ? residual + part.d_offset : d, part.d, d, part.d, &part.algorithm,
+            call.workspace, kGemmWorkspaceBytes, call.stream),
+        "cublasLtMatmul");
+    if (!done.ok()) return done;
+  }
+  return Unit{};
 }
 
 Result<double> GemmEngine::Time(const KernelCall& call, const std::byte* residual, const Plan& plan,
-                                const cublasLtMatmulAlgo_t& algorithm, int repeats) const {
+                                std::span<const Part> parts, int repeats) const {
   std::array<cudaEvent_t, 2> events{};
   for (cudaEvent_t& event : events) {
     const Status made = CudaCall(cudaEventCreate(&event), "cudaEventCreate");
     if (!made.ok()) return made.error();
   }
-  Status status = Multiply(call, residual, plan, algorithm);  // Loads the kernel.
+  Status status = Multiply(call, residual, plan, parts);  // Loads the kernel.
   if (status.ok()) status = CudaCall(cudaEventRecord(events[0], call.stream), "cudaEventRecord");
-  for (int i = 0; i < repeats && status.ok(); ++i)
-    status = Multiply(call, residual, plan, algorithm);
+  for (int i = 0; i < repeats && status.ok(); ++i) status = Multiply(call, residual, plan, parts);
   float milliseconds = 0;
   if (status.ok()) status = CudaCall(cudaEventRecord(events[1], call.stream), "cudaEventRecord");
   if (status.ok()) status = CudaCall(cudaEventSynchronize(events[1]), "cudaEventSynchronize");
@@ -246,7 +299,7 @@ Result<double> GemmEngine::Time(const KernelCall& call, const std::byte* residua
 }
 
 Status GemmEngine::Choose(const KernelCall& call, const std::byte* residual, std::size_t alignment,
-                          Plan* plan) const {
+                          const Plan& plan, Part* part) const {
   cublasLtMatmulPreference_t preference = nullptr;
   Status status = Check(blas_->PreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
   if (!status.ok()) return status;
@@ -267,38 +320,92 @@ Status GemmEngine::Choose(const KernelCall& call, const std::byte* residual, std
   std::array<cublasLtMatmulHeuristicResult_t, kCandidates> found{};
   int count = 0;
   if (status.ok()) {
-    status = Check(blas_->GetHeuristic(handle_, plan->operation, plan->a, plan->b, plan->d, plan->d,
+    status = Check(blas_->GetHeuristic(handle_, plan.operation, plan.a, part->b, part->d, part->d,
                                        preference, kCandidates, found.data(), &count),
                    "cublasLtMatmulAlgoGetHeuristic");
   }
   blas_->PreferenceDestroy(preference);
   if (!status.ok()) return status;
   if (count == 0) return CudaError("cuBLASLt has no algorithm for a GEMM of this shape");
-  plan->algorithm = found[0].algo;
+  part->algorithm = found[0].algo;
   if (options_.deterministic || count == 1) return Unit{};
 
+  const auto time = [&](int i, int repeats) {
+    part->algorithm = found[static_cast<std::size_t>(i)].algo;
+    return Time(call, residual, plan, {part, 1}, repeats);
+  };
   std::vector<std::pair<double, int>> times;
   for (int i = 0; i < count; ++i) {
-    const Result<double> time =
-        Time(call, residual, *plan, found[static_cast<std::size_t>(i)].algo, kFirstRepeats);
-    if (!time.ok()) return time.error();
-    times.emplace_back(time.value(), i);
+    const Result<double> seconds = time(i, kFirstRepeats);
+    if (!seconds.ok()) return seconds.error();
+    times.emplace_back(seconds.value(), i);
   }
   std::sort(times.begin(), times.end());
   times.resize(std::min<std::size_t>(times.size(), kFinalists));
-  const int repeats = static_cast<int>(
-      std::clamp(kRoundSeconds / std::max(times[0].first, 1e-9), 2.0, double{kMostRepeats}));
+  const int repeats = RepeatsOfRound(times[0].first);
   for (auto& [seconds, i] : times) seconds = 0;
   for (int round = 0; round < kRounds; ++round) {
-    for (auto& [seconds, i] : times) {
-      const Result<double> time =
-          Time(call, residual, *plan, found[static_cast<std::size_t>(i)].algo, repeats);
-      if (!time.ok()) return time.error();
-      seconds += time.value();
+    for (auto& [sum, i] : times) {
+      const Result<double> seconds = time(i, repeats);
+      if (!seconds.ok()) return seconds.error();
+      sum += seconds.value();
     }
   }
   const auto best = std::min_element(times.begin(), times.end());
-  plan->algorithm = found[static_cast<std::size_t>(best->second)].algo;
+  part->algorithm = found[static_cast<std::size_t>(best->second)].algo;
+  return Unit{};
+}
+
+Result<std::int64_t> GemmEngine::ColumnsOfWholeRounds(const KernelCall& call) const {
+  if (call.shape.op != OpCode::kGemmWgrad || options_.deterministic) return std::int64_t{0};
+  int device = 0, multiprocessors = 0;
+  for (const Status& asked :
+       {CudaCall(cudaGetDevice(&device), "cudaGetDevice"),
+        CudaCall(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
+                 "cudaDeviceGetAttribute")}) {
+    if (!asked.ok()) return asked.error();
+  }
+  const Product product = ProductOf(call);
+  const std::int64_t row_tiles = (product.m + kTileRows - 1) / kTileRows;
+  const std::int64_t tiles = row_tiles * ((product.n + kTileColumns - 1) / kTileColumns);
+  const std::int64_t rounds = (tiles + multiprocessors - 1) / multiprocessors;
+  const double idle =
+      1 - static_cast<double>(tiles) / static_cast<double>(rounds * multiprocessors);
+  if (idle < kIdleShare) return std::int64_t{0};
+  return (rounds - 1) * multiprocessors / row_tiles * kTileColumns;
+}
+
+Status GemmEngine::ChooseParts(const KernelCall& call, const std::byte* residual,
+                               std::size_t alignment, Plan* plan) const {
+  const std::int64_t columns = ProductOf(call).n;
+  const auto choose = [&](std::int64_t begin, std::int64_t end,
+                          std::vector<Part>* parts) -> Status {
+    Result<Part> part = DescribePart(call, begin, end);
+    if (!part.ok()) return part.error();
+    parts->push_back(std::move(part).value());
+    return Choose(call, residual, alignment, *plan, &parts->back());
+  };
+  if (const Status chosen = choose(0, columns, &plan->parts); !chosen.ok()) return chosen;
+  const Result<std::int64_t> first = ColumnsOfWholeRounds(call);
+  if (!first.ok()) return first.error();
+  if (first.value() == 0) return Unit{};
+  std::vector<Part> two;
+  for (const Status& chosen :
+       {choose(0, first.value(), &two), choose(first.value(), columns, &two)}) {
+    if (!chosen.ok()) return chosen;
+  }
+  double whole_s = 0, two_s = 0;
+  int repeats = kFirstRepeats;
+  for (int round = 0; round <= kRounds; ++round) {  // The first says how long they take.
+    for (const bool whole : {true, false}) {
+      const Result<double> seconds =
+          Time(call, residual, *plan, whole ? plan->parts : two, repeats);
+      if (!seconds.ok()) return seconds.error();
+      (whole ? whole_s : two_s) += round == 0 ? 0 : seconds.value();
+      if (round == 0 && !whole) repeats = RepeatsOfRound(seconds.value());
+    }
+  }
+  if (options_.prefer_two_products || two_s < kClearlyFaster * whole_s) std::swap(plan->parts, two);
   return Unit{};
 }
 
@@ -322,7 +429,7 @@ Status GemmEngine::Prepare(const KernelCall& call, const std::byte* residual) {
       if (!filled.ok()) return filled;
     }
   }
-  if (const Status chosen = Choose(call, residual, key.alignment, plan.get()); !chosen.ok()) {
+  if (const Status chosen = ChooseParts(call, residual, key.alignment, plan.get()); !chosen.ok()) {
     return Error{.code = ExitCode::kInternal,
                  .message = StrCat(Name(call.shape.op), " of ", call.shape.dims[0], " x ",
                                    call.shape.dims[1], " x ", call.shape.dims[2], ": ",
@@ -345,7 +452,7 @@ Status GemmEngine::Launch(const KernelCall& call, const std::byte* residual) con
               "bias");
     if (!set.ok()) return set;
   }
-  if (const Status done = Multiply(call, residual, plan, plan.algorithm); !done.ok()) return done;
+  if (const Status done = Multiply(call, residual, plan, plan.parts); !done.ok()) return done;
   if (HasForwardBias(call) && !plan.bias_in_epilogue) {
     return CudaCall(AddBias(call.shape.dtype, n, out, call.reads[2], call.writes[0], call.stream),
                     "bias");

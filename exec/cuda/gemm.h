@@ -7,8 +7,10 @@
 //   engine.value()->Launch(call, residual);  // y = x W^T + residual, rounded once.
 //
 // Prepare times the best algorithms of cuBLASLt's heuristics on the operands' memory, and the first
-// of them again, in turns: runs differ by up to 15 %. Deterministic engines take the heuristics'
-// first, so that the same shape gives the same bits in every process.
+// of them again, in turns: runs differ by up to 15 %. Weight gradients whose last round of tiles
+// would leave many multiprocessors idle are also tried as two products, one of whole rounds and the
+// rest, whose sums can be split among the multiprocessors. Deterministic engines take the
+// heuristics' first, so that the same shape gives the same bits in every process.
 #pragma once
 
 #include <cublasLt.h>
@@ -16,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <unordered_map>
 
 #include "exec/cuda/kernels/kernel_call.h"
@@ -37,6 +40,8 @@ class GemmEngine {
  public:
   struct Options {
     bool deterministic = false;
+    // Two products wherever they could be faster, even if they are not.
+    bool prefer_two_products = false;
   };
   static Result<std::unique_ptr<GemmEngine>> Create(const Options& options);
   GemmEngine(const GemmEngine&) = delete;
@@ -52,6 +57,7 @@ class GemmEngine {
   Status Launch(const KernelCall& call, const std::byte* residual = nullptr) const;
 
  private:
+  struct Part;
   struct Plan;
   struct Key {
     OpShape shape;
@@ -69,12 +75,19 @@ class GemmEngine {
   Key KeyOf(const KernelCall& call, const std::byte* residual) const;
   Status Check(cublasStatus_t code, const char* what) const;
   Status Describe(const KernelCall& call, std::size_t alignment, Plan* plan) const;
+  // Columns [begin, end) of the product, without an algorithm.
+  Result<Part> DescribePart(const KernelCall& call, std::int64_t begin, std::int64_t end) const;
+  // Columns of the first of two products; 0 where one is as good.
+  Result<std::int64_t> ColumnsOfWholeRounds(const KernelCall& call) const;
+  Status ChooseParts(const KernelCall& call, const std::byte* residual, std::size_t alignment,
+                     Plan* plan) const;
   Status Choose(const KernelCall& call, const std::byte* residual, std::size_t alignment,
-                Plan* plan) const;
+                const Plan& plan, Part* part) const;
   Status Multiply(const KernelCall& call, const std::byte* residual, const Plan& plan,
-                  const cublasLtMatmulAlgo_t& algorithm) const;
+                  std::span<const Part> parts) const;
+  // Seconds of one of so many launches.
   Result<double> Time(const KernelCall& call, const std::byte* residual, const Plan& plan,
-                      const cublasLtMatmulAlgo_t& algorithm, int repeats) const;
+                      std::span<const Part> parts, int repeats) const;
 
   const CublasLt* blas_;
   Options options_;

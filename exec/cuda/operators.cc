@@ -8,8 +8,8 @@
 namespace twinstep::cuda {
 
 Result<std::unique_ptr<Operators>> Operators::Create(const Options& options) {
-  Result<std::unique_ptr<GemmEngine>> gemms =
-      GemmEngine::Create({.deterministic = options.deterministic});
+  Result<std::unique_ptr<GemmEngine>> gemms = GemmEngine::Create(
+      {.deterministic = options.deterministic, .prefer_two_products = options.prefer_two_products});
   if (!gemms.ok()) return gemms.error();
   return std::unique_ptr<Operators>(new Operators(options, std::move(gemms).value()));
 }

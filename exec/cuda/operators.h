@@ -27,6 +27,7 @@ class Operators {
     int device = 0;
     // The same bits in every run: costs some speed, and attention memory (cudnn_attention.h).
     bool deterministic = false;
+    bool prefer_two_products = false;  // GemmEngine::Options.
   };
   static Result<std::unique_ptr<Operators>> Create(const Options& options);
 

@@ -113,58 +113,67 @@ std::vector<Precision> Precisions() {
           {"fp64", {Dtype::kFp64, Dtype::kFp64}, {Dtype::kFp64, Dtype::kFp64}, 1e-11}};
 }
 
-std::vector<Case> Gemms() {
-  std::vector<Case> cases;
-  for (const auto& [n, out, in] : std::vector<std::array<std::int64_t, 3>>{
-           {128, 256, 192}, {1024, 768, 512}, {37, 61, 29}, {5, 1, 7}, {300, 128, 1000}}) {
-    const std::string size =
-        std::to_string(n) + "x" + std::to_string(out) + "x" + std::to_string(in);
-    const Operand x{.elements = n * in}, w{.elements = out * in}, y{.elements = n * out};
-    const Operand bias{.elements = out}, dw{.kind = Kind::kGradient, .elements = out * in},
-        db{.kind = Kind::kGradient, .elements = out};
-    const auto shape = [n = n, out = out, in = in](OpCode op, unsigned flags = 0) {
-      return MakeShape(op, {n, out, in}, flags);
-    };
-    const auto updated = [](Operand operand, int read) {
-      operand.in_place = read;
-      return operand;
-    };
-    cases.push_back({"gemm " + size, shape(OpCode::kGemmForward), {x, w}, {y}});
-    cases.push_back(
-        {"gemm with bias " + size, shape(OpCode::kGemmForward, kHasBias), {x, w, bias}, {y}});
-    cases.push_back({"dgrad " + size, shape(OpCode::kGemmDgrad), {y, w}, {x}});
-    cases.push_back({"wgrad " + size, shape(OpCode::kGemmWgrad), {x, y}, {dw}});
-    cases.push_back(
-        {"wgrad with bias " + size, shape(OpCode::kGemmWgrad, kHasBias), {x, y}, {dw, db}});
-    cases.push_back({"wgrad with bias, accumulating " + size,
-                     shape(OpCode::kGemmWgrad, kHasBias | kAccumulateGradient),
-                     {x, y, dw, db},
-                     {updated(dw, 2), updated(db, 3)}});
+std::vector<Case> Gemms(const std::array<std::int64_t, 3>& dims) {
+  const std::int64_t n = dims[0], out = dims[1], in = dims[2];
+  const std::string size = std::to_string(n) + "x" + std::to_string(out) + "x" + std::to_string(in);
+  const Operand x{.elements = n * in}, w{.elements = out * in}, y{.elements = n * out};
+  const Operand bias{.elements = out}, dw{.kind = Kind::kGradient, .elements = out * in},
+      db{.kind = Kind::kGradient, .elements = out};
+  const auto shape = [&](OpCode op, unsigned flags = 0) {
+    return MakeShape(op, {n, out, in}, flags);
+  };
+  const auto updated = [](Operand operand, int read) {
+    operand.in_place = read;
+    return operand;
+  };
+  return {{"gemm " + size, shape(OpCode::kGemmForward), {x, w}, {y}},
+          {"gemm with bias " + size, shape(OpCode::kGemmForward, kHasBias), {x, w, bias}, {y}},
+          {"dgrad " + size, shape(OpCode::kGemmDgrad), {y, w}, {x}},
+          {"wgrad " + size, shape(OpCode::kGemmWgrad), {x, y}, {dw}},
+          {"wgrad with bias " + size, shape(OpCode::kGemmWgrad, kHasBias), {x, y}, {dw, db}},
+          {"wgrad with bias, accumulating " + size,
+           shape(OpCode::kGemmWgrad, kHasBias | kAccumulateGradient),
+           {x, y, dw, db},
+           {updated(dw, 2), updated(db, 3)}}};
+}
+
+void CheckGemm(const Case& test_case, const std::vector<Precision>& precisions, GpuTester* tester) {
+  const std::vector<Values> drawn = Draw(test_case);
+  for (const Precision& precision : precisions) {
+    SCOPED_TRACE(test_case.name + ", " + precision.name);
+    Call gpu(test_case, precision.types, drawn);
+    // The reference reads the numbers that rounding has left.
+    std::vector<Values> rounded;
+    for (std::size_t i = 0; i < drawn.size(); ++i) rounded.push_back(gpu.Read(i));
+    Call cpu(test_case, precision.reference, rounded);
+    gpu.RunOnGpu(tester);
+    cpu.RunOnCpu();
+    for (std::size_t i = 0; i < test_case.writes.size(); ++i) {
+      EXPECT_LE(RelativeError(gpu.Written(i), cpu.Written(i)), precision.tolerance)
+          << "output " << i;
+    }
   }
-  return cases;
 }
 
 TEST(LibraryOperatorsTest, GemmsMatchTheCpuBackend) {
   if (!HasGpu()) GTEST_SKIP() << "no GPU";
   for (const bool deterministic : {false, true}) {
     GpuTester tester({.deterministic = deterministic});
-    for (const Case& test_case : Gemms()) {
-      const std::vector<Values> drawn = Draw(test_case);
-      for (const Precision& precision : Precisions()) {
-        SCOPED_TRACE(test_case.name + ", " + precision.name);
-        Call gpu(test_case, precision.types, drawn);
-        // The reference reads the numbers that rounding has left.
-        std::vector<Values> rounded;
-        for (std::size_t i = 0; i < drawn.size(); ++i) rounded.push_back(gpu.Read(i));
-        Call cpu(test_case, precision.reference, rounded);
-        gpu.RunOnGpu(&tester);
-        cpu.RunOnCpu();
-        for (std::size_t i = 0; i < test_case.writes.size(); ++i) {
-          EXPECT_LE(RelativeError(gpu.Written(i), cpu.Written(i)), precision.tolerance)
-              << "output " << i;
-        }
-      }
+    for (const std::array<std::int64_t, 3>& size : std::vector<std::array<std::int64_t, 3>>{
+             {128, 256, 192}, {1024, 768, 512}, {37, 61, 29}, {5, 1, 7}, {300, 128, 1000}}) {
+      for (const Case& test_case : Gemms(size)) CheckGemm(test_case, Precisions(), &tester);
     }
+  }
+}
+
+// Their tiles are one round of the GPU's multiprocessors and a little.
+TEST(LibraryOperatorsTest, WeightGradientsAsTwoProducts) {
+  if (!HasGpu()) GTEST_SKIP() << "no GPU";
+  GpuTester tester({.prefer_two_products = true});
+  const std::vector<Precision> all = Precisions();
+  for (const Case& test_case : Gemms({24, 3590, 1400})) {
+    if (test_case.shape.op != OpCode::kGemmWgrad) continue;
+    CheckGemm(test_case, {all[0], all[3]}, &tester);
   }
 }
 
