@@ -7,17 +7,20 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
+#include <stop_token>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "exec/cuda/host_worker.h"
 #include "exec/cuda/memory.h"
 #include "exec/profile/machine.h"
 
 namespace twinstep {
 namespace {
 
-constexpr int kUp = 0, kDown = 1;  // Directions: H2D, D2H.
+constexpr std::size_t kUp = 0, kDown = 1;  // Directions: H2D, D2H.
 constexpr std::array<const char*, 2> kNames{"h2d", "d2h"};
 
 void Check(cudaError_t code) {
@@ -35,89 +38,153 @@ T ValueOrDie(Result<T> result) {
   return std::move(result).value();
 }
 
-// Bytes a second, by direction.
-struct LinkRates {
-  std::array<double, 2> alone{}, beside{};  // The other direction idle, or as busy.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 26;  // Of Adam.
+
+int Cores() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
+
+// What runs beside a copy: bits of these.
+enum Company : unsigned { kAlone = 0, kBesideCopies = 1, kBesideAdam = 2, kCompanies = 4 };
+constexpr std::array<const char*, kCompanies> kCompanyNames{"alone", "beside the other direction",
+                                                            "beside CPU Adam", "beside both"};
+
+// Bytes a second, by direction and company.
+using LinkRates = std::array<std::array<double, kCompanies>, 2>;
+
+// CPU Adam again and again, on all cores, while this lives.
+class AdamLoad {
+ public:
+  explicit AdamLoad(std::int64_t elements) : elements_(elements) {
+    for (cuda::HostMemory& x : memory_) {
+      x = ValueOrDie(cuda::HostMemory::Allocate(static_cast<std::size_t>(elements) * sizeof(float),
+                                                /*pinned=*/true));
+    }
+    thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+  }
+
+ private:
+  void Run(const std::stop_token& stop) {
+    cuda::HostWorker worker(Cores());
+    // Gradient, master, moments; parameter.
+    const std::array<const std::byte*, 4> reads{memory_[0].get(), memory_[1].get(),
+                                                memory_[2].get(), memory_[3].get()};
+    const std::array<std::byte*, 4> writes{memory_[1].get(), memory_[2].get(), memory_[3].get(),
+                                           memory_[4].get()};
+    OpShape shape{.op = OpCode::kAdam, .dtype = Dtype::kBf16};
+    shape.dims[0] = elements_;
+    while (!stop.stop_requested()) {
+      worker.Run({.shape = shape, .reads = reads, .writes = writes, .step = {}, .place = {}});
+    }
+  }
+
+  std::int64_t elements_;
+  std::array<cuda::HostMemory, 5> memory_;
+  std::jthread thread_;
 };
 
+// Copies as large as a plan's, one behind the other, of a gigabyte of the host's memory in turn.
 class Link {
  public:
-  explicit Link(std::int64_t bytes) : bytes_(static_cast<std::size_t>(bytes)) {
+  explicit Link(std::int64_t bytes)
+      : bytes_(static_cast<std::size_t>(bytes)),
+        buffers_((kHostBytes + bytes_ - 1) / bytes_),
+        copies_((kCopiedBytes + bytes_ - 1) / bytes_) {
+    Check(cudaEventCreate(&begin_));
     for (Direction& x : directions_) {
-      x.host = ValueOrDie(cuda::HostMemory::Allocate(bytes_, /*pinned=*/true));
+      x.host = ValueOrDie(cuda::HostMemory::Allocate(bytes_ * buffers_, /*pinned=*/true));
       x.device = ValueOrDie(cuda::AllocateDevice(bytes_));
       Check(cudaStreamCreateWithFlags(&x.stream, cudaStreamNonBlocking));
-      for (cudaEvent_t& event : x.events) Check(cudaEventCreate(&event));
+      x.ends.resize(copies_);
+      for (cudaEvent_t& event : x.ends) Check(cudaEventCreate(&event));
     }
   }
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
   ~Link() {
     for (Direction& x : directions_) {
-      for (cudaEvent_t event : x.events) cudaEventDestroy(event);
+      for (cudaEvent_t event : x.ends) cudaEventDestroy(event);
       cudaStreamDestroy(x.stream);
     }
+    cudaEventDestroy(begin_);
   }
 
-  LinkRates Measure() {
-    LinkRates rates;
-    for (const bool warm : {false, true}) {  // The first round is not counted.
-      for (const int direction : {kUp, kDown}) {
+  // With Adam of so many elements if there are any.
+  LinkRates Measure(std::int64_t adam_elements) {
+    LinkRates rates{};
+    Copy({kUp, kDown});  // Not counted.
+    for (const unsigned company : {kAlone, kBesideAdam}) {
+      if (company == kBesideAdam && adam_elements == 0) break;
+      std::optional<AdamLoad> load;
+      if (company == kBesideAdam) load.emplace(adam_elements);
+      for (const std::size_t direction : {kUp, kDown}) {
         Copy({direction});
-        rates.alone[static_cast<std::size_t>(direction)] = Rate(direction);
+        rates[direction][company] = Rate(direction, EndOf(direction));
       }
       Copy({kUp, kDown});
-      for (const int direction : {kUp, kDown}) {
-        rates.beside[static_cast<std::size_t>(direction)] = Rate(direction);
+      const double both_ms = std::min(EndOf(kUp), EndOf(kDown));
+      for (const std::size_t direction : {kUp, kDown}) {
+        rates[direction][company | kBesideCopies] = Rate(direction, both_ms);
       }
-      if (warm) break;
     }
     return rates;
   }
 
  private:
-  static constexpr int kCopies = 8;
+  static constexpr std::size_t kHostBytes = std::size_t{1} << 30;    // Far beyond caches.
+  static constexpr std::size_t kCopiedBytes = std::size_t{4} << 30;  // Of a measurement.
   struct Direction {
     cuda::HostMemory host;
     cuda::DeviceMemory device;
     cudaStream_t stream = nullptr;
-    std::array<cudaEvent_t, 2> events{};
+    std::vector<cudaEvent_t> ends;  // Of the copies.
   };
 
-  Direction& At(int direction) { return directions_[static_cast<std::size_t>(direction)]; }
-
-  void Copy(const std::vector<int>& which) {
-    for (const int direction : which) {
-      Check(cudaEventRecord(At(direction).events[0], At(direction).stream));
+  void Copy(const std::vector<std::size_t>& which) {
+    Check(cudaEventRecord(begin_, directions_[which[0]].stream));
+    for (const std::size_t direction : which) {
+      Check(cudaStreamWaitEvent(directions_[direction].stream, begin_));
     }
-    for (int i = 0; i < kCopies; ++i) {
-      for (const int direction : which) {
-        Direction& x = At(direction);
-        void* const to = direction == kUp ? x.device.get() : x.host.get();
-        const void* const from = direction == kUp ? x.host.get() : x.device.get();
+    for (std::size_t i = 0; i < copies_; ++i) {
+      for (const std::size_t direction : which) {
+        Direction& x = directions_[direction];
+        std::byte* const host = x.host.get() + i % buffers_ * bytes_;
+        void* const to = direction == kUp ? x.device.get() : host;
+        const void* const from = direction == kUp ? host : x.device.get();
         Check(cudaMemcpyAsync(to, from, bytes_, cudaMemcpyDefault, x.stream));
+        Check(cudaEventRecord(x.ends[i], x.stream));
       }
-    }
-    for (const int direction : which) {
-      Check(cudaEventRecord(At(direction).events[1], At(direction).stream));
     }
     Check(cudaDeviceSynchronize());
   }
 
-  double Rate(int direction) {
+  double Milliseconds(cudaEvent_t end) const {
     float milliseconds = 0;
-    const Direction& x = At(direction);
-    Check(cudaEventElapsedTime(&milliseconds, x.events[0], x.events[1]));
-    return static_cast<double>(bytes_) * kCopies / (static_cast<double>(milliseconds) * 1e-3);
+    Check(cudaEventElapsedTime(&milliseconds, begin_, end));
+    return static_cast<double>(milliseconds);
+  }
+  double EndOf(std::size_t direction) const {
+    return Milliseconds(directions_[direction].ends.back());
+  }
+  // Of the copies that had ended by then.
+  double Rate(std::size_t direction, double until_ms) const {
+    double copied = 0, milliseconds = 1;
+    for (cudaEvent_t end : directions_[direction].ends) {
+      const double at = Milliseconds(end);
+      if (at > until_ms) break;
+      copied += static_cast<double>(bytes_);
+      milliseconds = at;
+    }
+    return copied / (milliseconds * 1e-3);
   }
 
-  std::size_t bytes_;
+  std::size_t bytes_, buffers_, copies_;
+  cudaEvent_t begin_ = nullptr;
   std::array<Direction, 2> directions_;
 };
 
 struct Span {
   std::int64_t begin_ps = 0, end_ps = 0;
   double bytes = 0;
+  std::int64_t ready_ps = 0;
   std::int64_t Length() const { return end_ps - begin_ps; }
 };
 
@@ -133,7 +200,8 @@ std::int64_t Shared(const Span& x, const std::vector<Span>& others) {
 
 struct Total {
   int tasks = 0;
-  double bytes = 0, seconds = 0, possible = 0;  // Bytes that the link moves in this time.
+  double bytes = 0, seconds = 0;
+  double possible = 0;  // Bytes that the link moves in this time and company.
 
   void Add(const Span& x) {
     ++tasks;
@@ -143,38 +211,63 @@ struct Total {
   double Rate() const { return seconds > 0 ? bytes / seconds : 0; }
 };
 
-// CPU Adam takes the host's memory from a copy beside it: such copies are counted apart.
-void PrintCopies(const std::array<std::vector<Span>, 2>& copies, const std::vector<Span>& updates,
-                 const LinkRates& rates) {
-  for (const std::size_t i : {0, 1}) {
-    Total all, alone;
-    std::array<Total, 2> updating;
-    for (const Span& x : copies[i]) {
-      const auto shared = static_cast<double>(Shared(x, copies[1 - i])) * 1e-12;
-      const double seconds = static_cast<double>(x.Length()) * 1e-12;
-      const bool beside_update = Shared(x, updates) > x.Length() / 100;
-      const double possible = shared * rates.beside[i] + (seconds - shared) * rates.alone[i];
-      all.Add(x);
-      updating[beside_update ? 1 : 0].Add(x);
-      updating[beside_update ? 1 : 0].possible += possible;
-      if (shared < 0.01 * seconds && !beside_update) alone.Add(x);
+// The shares of a copy's time in each company.
+std::array<double, kCompanies> CompanyOf(const Span& copy, const std::vector<Span>& others,
+                                         const std::vector<Span>& updates) {
+  std::int64_t both = 0;
+  for (const Span& other : others) {
+    const Span shared{std::max(copy.begin_ps, other.begin_ps), std::min(copy.end_ps, other.end_ps)};
+    if (shared.Length() > 0) both += Shared(shared, updates);
+  }
+  const std::int64_t beside_copies = Shared(copy, others) - both,
+                     beside_adam = Shared(copy, updates) - both;
+  std::array<double, kCompanies> shares{};
+  shares[kAlone] = static_cast<double>(copy.Length() - beside_copies - beside_adam - both);
+  shares[kBesideCopies] = static_cast<double>(beside_copies);
+  shares[kBesideAdam] = static_cast<double>(beside_adam);
+  shares[kBesideCopies | kBesideAdam] = static_cast<double>(both);
+  for (double& x : shares) x /= static_cast<double>(std::max<std::int64_t>(1, copy.Length()));
+  return shares;
+}
+
+void PrintCopies(std::size_t direction, const std::array<std::vector<Span>, 2>& copies,
+                 const std::vector<Span>& updates, const LinkRates& rates) {
+  constexpr double kMostly = 0.8;
+  Total all;
+  std::array<Total, kCompanies> totals;
+  double waited_ps = 0;
+  for (const Span& x : copies[direction]) {
+    const auto shares = CompanyOf(x, copies[1 - direction], updates);
+    double possible = 0;
+    for (std::size_t i = 0; i < kCompanies; ++i) {
+      possible += shares[i] * rates[direction][i] * static_cast<double>(x.Length()) * 1e-12;
     }
-    std::printf("copies %s: %d at %.1f GB/s; of what the link moves in their time: ", kNames[i],
-                all.tasks, all.Rate() * 1e-9);
-    for (const std::size_t beside : {0, 1}) {
-      const Total& total = updating[beside];
-      std::printf("%d %s %.1f %%, ", total.tasks, beside == 0 ? "without CPU Adam" : "beside it",
-                  total.possible > 0 ? 100 * total.bytes / total.possible : 0);
+    all.Add(x);
+    all.possible += possible;
+    waited_ps += static_cast<double>(x.begin_ps - x.ready_ps);
+    for (std::size_t i = 0; i < kCompanies; ++i) {
+      if (shares[i] < kMostly) continue;
+      totals[i].Add(x);
+      totals[i].possible += possible;
     }
-    std::printf("%d alone at %.1f GB/s %.1f %% (link %.1f, with both directions busy %.1f)\n",
-                alone.tasks, alone.Rate() * 1e-9, 100 * alone.Rate() / rates.alone[i],
-                rates.alone[i] * 1e-9, rates.beside[i] * 1e-9);
+  }
+  if (all.tasks == 0) return;
+  std::printf(
+      "copies %s: %d of %.0f MB at %.1f GB/s, %.1f %% of what the link moves in the same company; "
+      "begin %.1f us after what they wait for\n",
+      kNames[direction], all.tasks, all.bytes / all.tasks * 1e-6, all.Rate() * 1e-9,
+      100 * all.bytes / all.possible, waited_ps / all.tasks * 1e-6);
+  for (std::size_t i = 0; i < kCompanies; ++i) {
+    if (totals[i].tasks == 0) continue;
+    std::printf("copies %s %s: %d at %.1f GB/s, %.1f %% of the link's %.1f (alone %.1f)\n",
+                kNames[direction], kCompanyNames[i], totals[i].tasks, totals[i].Rate() * 1e-9,
+                100 * totals[i].bytes / totals[i].possible, rates[direction][i] * 1e-9,
+                rates[direction][kAlone] * 1e-9);
   }
 }
 
 void PrintAdam(const std::vector<Span>& updates, const std::array<std::vector<Span>, 2>& copies) {
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const double triad = MeasureRates(cores).dram_bytes_per_s;
+  const double triad = MeasureRates(Cores()).dram_bytes_per_s;
   Total all, beside;
   for (const Span& x : updates) {
     all.Add(x);
@@ -194,21 +287,28 @@ void PrintAdam(const std::vector<Span>& updates, const std::array<std::vector<Sp
 void PrintHostTraffic(const TaskGraph& graph, const Execution& execution) {
   std::array<std::vector<Span>, 2> copies;
   std::vector<Span> updates;
-  std::int64_t largest = 0;
+  std::array<std::int64_t, 2> largest{};
+  std::int64_t update_elements = 0;
   for (TaskId id = 0; id < graph.TaskCount(); ++id) {
     const Task& task = graph.tasks[id];
     const OpShape& shape = graph.shapes[task.shape];
-    Span span{execution.start_ps[id], execution.end_ps[id], static_cast<double>(shape.dims[0])};
+    Span span{execution.start_ps[id], execution.end_ps[id], static_cast<double>(shape.dims[0]),
+              execution.ready_ps[id]};
     if (shape.op == OpCode::kCopyH2D || shape.op == OpCode::kCopyD2H) {
-      copies[shape.op == OpCode::kCopyH2D ? kUp : kDown].push_back(span);
-      largest = std::max(largest, shape.dims[0]);
+      const std::size_t direction = shape.op == OpCode::kCopyH2D ? kUp : kDown;
+      copies[direction].push_back(span);
+      largest[direction] = std::max(largest[direction], shape.dims[0]);
     } else if (task.kind == TaskKind::kHost && shape.op == OpCode::kAdam) {
       span.bytes *= 28;  // Gradient 2, master and moments 12 read and 12 written, parameter 2.
       updates.push_back(span);
+      update_elements = std::max(update_elements, shape.dims[0]);
     }
   }
-  if (largest == 0) return;
-  PrintCopies(copies, updates, Link(largest).Measure());
+  for (const std::size_t direction : {kUp, kDown}) {
+    if (largest[direction] == 0) continue;
+    PrintCopies(direction, copies, updates,
+                Link(largest[direction]).Measure(std::min(update_elements, kMostElements)));
+  }
   if (!updates.empty()) PrintAdam(updates, copies);
 }
 
