@@ -80,7 +80,8 @@ struct TemplateContext {
   const LocalShapes& shapes;
   Coordinates at;          // Of the rank the template is for.
   bool attention_fp32_dq;  // The flash backward needs an fp32 dQ accumulator (cluster.proto).
-  GraphWriter* writer;     // Interns shapes.
+  bool sums_after_products = false;  // framework.proto.
+  GraphWriter* writer;               // Interns shapes.
 };
 
 // Names that Plan::stored_tensors may list for this model and plan.

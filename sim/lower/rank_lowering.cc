@@ -42,6 +42,7 @@ class RankLowering {
         .shapes = context.shapes,
         .at = context.at,
         .attention_fp32_dq = context.cluster.gpu().attention_backward_fp32_dq(),
+        .sums_after_products = context.framework.sums_after_products(),
         .writer = writer};
     layer_ = MakeLayerTemplate(templates);
     if (Chooses(BLOCK_CHECKPOINT)) checkpointed_layer_ = MakeCheckpointedLayer(templates);

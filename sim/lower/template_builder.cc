@@ -176,11 +176,13 @@ TensorId TemplateBuilder::GatherSequence(TensorId shard, std::int64_t width) {
   return full;
 }
 
-void TemplateBuilder::ReducePartial(TensorId partial, TensorId sum) {
+void TemplateBuilder::ReducePartial(TensorId partial, TensorId sum, const Operands& after) {
   if (!tensor_parallel()) return;
   const std::int64_t bytes = result_.Tensor(partial).bytes;
   const OpCode op = sequence_parallel() ? OpCode::kReduceScatter : OpCode::kAllReduce;
-  Collective(op, bytes, GroupKind::kTp, Lane::kTp, {{partial}}, {{sum}});
+  Operands reads{{partial}};
+  reads.insert(reads.end(), after.begin(), after.end());
+  Collective(op, bytes, GroupKind::kTp, Lane::kTp, std::move(reads), {{sum}});
 }
 
 void TemplateBuilder::RingGather(TensorId shard, std::int64_t width,
@@ -288,6 +290,11 @@ void TemplateBuilder::ColumnBackward(TensorId dy, TensorId x, TensorKind weight,
     const TensorId partial =
         sequence_parallel() ? NewTensor(result_.Tensor(dx).name + "_partial", n * in) : dx;
     dgrad(n, {dy}, partial);
+    if (context_.sums_after_products) {
+      wgrad();
+      ReducePartial(partial, dx, {{GradientId(weight)}});
+      return;
+    }
     ReducePartial(partial, dx);
     wgrad();
     return;

@@ -46,8 +46,8 @@ class TemplateBuilder {
   void RowBackward(TensorId dy, TensorId x, TensorKind weight, TensorKind bias, bool has_bias,
                    TensorId dx, std::int64_t out, std::int64_t in);
   // Sums a partial [n, h] over tensor parallel into `sum` ([n / t, h] with sequence parallelism;
-  // else it must be `partial` itself).
-  void ReducePartial(TensorId partial, TensorId sum);
+  // else it must be `partial` itself), once what is in `after` is written too.
+  void ReducePartial(TensorId partial, TensorId sum, const Operands& after = {});
   // Full-length [n, width] copy of a sequence shard; the tensor itself without sequence
   // parallelism.
   TensorId GatherSequence(TensorId shard, std::int64_t width);

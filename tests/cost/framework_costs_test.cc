@@ -172,5 +172,18 @@ TEST(FrameworkCostsTest, SplitActivationsAreAPartForEachTensorParallelRank) {
   EXPECT_EQ(bytes(run, Phase::kBackward), bytes(plain, Phase::kBackward));
 }
 
+TEST(FrameworkCostsTest, SumsAfterProductsHideNothing) {
+  Plan plan;
+  plan.set_tensor_parallel(4);
+  plan.set_sequence_parallel(false);
+  const Iteration plain = RunPlan(plan, 4, {});
+  Framework framework;
+  framework.set_sums_after_products(true);
+  const Iteration run = RunPlan(plan, 4, framework);
+  EXPECT_GT(plain.Hidden(TaskKind::kCollective, Phase::kBackward), 0);
+  EXPECT_EQ(run.Hidden(TaskKind::kCollective, Phase::kBackward), 0);
+  EXPECT_GT(run.replay.makespan_ps, plain.replay.makespan_ps);
+}
+
 }  // namespace
 }  // namespace twinstep
