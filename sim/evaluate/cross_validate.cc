@@ -1,7 +1,9 @@
 #include "sim/evaluate/cross_validate.h"
 
+#include <algorithm>
 #include <cmath>
-#include <functional>
+#include <numeric>
+#include <utility>
 
 #include "sim/format.h"
 #include "sim/parallel.h"
@@ -11,71 +13,142 @@
 namespace twinstep {
 namespace {
 
-constexpr int kSweeps = 2;       // Over all constants.
-constexpr int kGoldenSteps = 8;  // Narrow a constant's range to a fiftieth.
+constexpr int kSweeps = 6;        // Over all constants.
+constexpr int kGoldenSteps = 24;  // Narrow a constant's range to 1e-5 of it.
 constexpr double kGolden = 0.6180339887498949;
+constexpr int kMostConstants = 4;
+// Values of each of so many constants that rows are simulated at.
+constexpr std::size_t kNodes[kMostConstants + 1] = {0, 9, 5, 3, 3};
+
+using Values = std::vector<double>;  // Of the constants; empty: the cluster's own.
+
+// Predicted times, [row][point].
+using Times = std::vector<std::vector<double>>;
 
 class Fitter {
  public:
-  Fitter(const Suite& suite, const EvaluateOptions& options) : suite_(suite), options_(options) {
-    for (int i = 0; i < suite.rows_size(); ++i) {
-      const Row& row = suite.rows(i);
+  Fitter(const Suite& suite, const EvaluateOptions& options)
+      : suite_(suite),
+        options_(options),
+        nodes_(kNodes[std::min(suite.fitted_size(), kMostConstants)]) {
+    for (const Row& row : suite.rows()) {
       const bool has_time = row.iteration_s() > 0 || row.tokens_per_s() > 0 ||
                             row.flops_per_s() > 0 || row.seconds() > 0 || row.bus_bytes_per_s() > 0;
-      if (row.outlier().empty() && has_time) rows_.push_back(i);
+      if (row.outlier().empty() && has_time) rows_.push_back(&row);
     }
   }
 
   std::size_t row_count() const { return rows_.size(); }
+  const std::vector<double>& measured_s() const { return measured_s_; }
 
-  // Times of the rows with these constants (none: the cluster's own).
-  Result<std::vector<Pair>> Times(const std::vector<std::size_t>& rows,
-                                  const std::vector<double>& values) const {
-    std::vector<FieldValues> sets = options_.sets;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      sets.push_back({suite_.fitted(static_cast<int>(i)).field(), {StrCat(values[i])}});
-    }
-    std::vector<Pair> pairs(rows.size());
-    const Status done = ForEachInParallel(rows.size(), options_.jobs, [&](std::size_t i) -> Status {
-      const Result<PreparedRow> row = PrepareRow(suite_, suite_.rows(rows_[rows[i]]), sets);
-      if (!row.ok()) return row.error();
-      const Result<Quantities> predicted = PredictRow(row.value());
-      if (!predicted.ok()) return predicted.error();
-      pairs[i] = {predicted.value().Of(TIME), row.value().measured.Of(TIME)};
-      return Unit{};
-    });
+  // Simulates every row at each of `points`.
+  Result<Times> Simulate(const std::vector<Values>& points) {
+    Times times(rows_.size(), std::vector<double>(points.size()));
+    measured_s_.resize(rows_.size());
+    const Status done =
+        ForEachInParallel(rows_.size(), options_.jobs, [&](std::size_t i) -> Status {
+          const Result<PreparedRow> plain = PrepareRow(suite_, *rows_[i], options_.sets);
+          if (!plain.ok()) return plain.error();
+          measured_s_[i] = plain.value().measured.Of(TIME);
+          const Result<TaskGraph> graph = LowerRow(plain.value());
+          if (!graph.ok()) return graph.error();
+          for (std::size_t p = 0; p < points.size(); ++p) {
+            const Result<PreparedRow> row = PrepareRow(suite_, *rows_[i], SetsOf(points[p]));
+            if (!row.ok()) return row.error();
+            const Result<Quantities> predicted = PredictRow(row.value(), graph.value());
+            if (!predicted.ok()) return predicted.error();
+            times[i][p] = predicted.value().Of(TIME);
+          }
+          return Unit{};
+        });
     if (!done.ok()) return done.error();
-    return pairs;
+    return times;
   }
 
-  Result<std::vector<double>> Fit(const std::vector<std::size_t>& rows) const {
-    std::vector<double> values;
+  // Simulates what Fit interpolates.
+  Status Tabulate() {
+    std::vector<Values> points(1);
+    for (const Fitted& fitted : suite_.fitted()) {
+      std::vector<Values> more;
+      for (std::size_t node = 0; node < nodes_; ++node) {
+        for (Values point : points) {
+          point.push_back(1 / NodeOf(fitted, node));
+          more.push_back(std::move(point));
+        }
+      }
+      points = std::move(more);
+    }
+    Result<Times> times = Simulate(points);
+    if (!times.ok()) return times.error();
+    table_ = std::move(times).value();
+    return Unit{};
+  }
+
+  Values Fit(const std::vector<std::size_t>& rows) const {
+    Values values;
     for (const Fitted& fitted : suite_.fitted()) {
       values.push_back(std::sqrt(fitted.least() * fitted.most()));
     }
     const int sweeps = values.size() > 1 ? kSweeps : 1;
     for (int sweep = 0; sweep < sweeps; ++sweep) {
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        if (const Status done = FitOne(rows, i, &values); !done.ok()) return done.error();
-      }
+      for (std::size_t i = 0; i < values.size(); ++i) FitOne(rows, i, &values);
     }
     return values;
   }
 
  private:
-  Result<double> Loss(const std::vector<std::size_t>& rows,
-                      const std::vector<double>& values) const {
-    const Result<std::vector<Pair>> times = Times(rows, values);
-    if (!times.ok()) return times.error();
+  std::vector<FieldValues> SetsOf(const Values& values) const {
+    std::vector<FieldValues> sets = options_.sets;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      sets.push_back({suite_.fitted(static_cast<int>(i)).field(), {StrCat(values[i])}});
+    }
+    return sets;
+  }
+
+  // Times are nearly linear in the reciprocal of a rate or an efficiency: nodes are even in it.
+  double NodeOf(const Fitted& fitted, std::size_t node) const {
+    const double share = static_cast<double>(node) / static_cast<double>(nodes_ - 1);
+    return (1 - share) / fitted.most() + share / fitted.least();
+  }
+
+  // Weights of a constant's nodes: of the two beside the value.
+  std::vector<double> WeightsOf(const Fitted& fitted, double value) const {
+    const double first = NodeOf(fitted, 0), step = NodeOf(fitted, 1) - first;
+    const double at = std::clamp((1 / value - first) / step, 0.0, static_cast<double>(nodes_ - 1));
+    const std::size_t below = std::min(static_cast<std::size_t>(at), nodes_ - 2);
+    std::vector<double> weights(nodes_, 0.0);
+    weights[below + 1] = at - static_cast<double>(below);
+    weights[below] = 1 - weights[below + 1];
+    return weights;
+  }
+
+  // Weights of the table's points, in its order.
+  std::vector<double> PointWeights(const Values& values) const {
+    std::vector<double> weights(1, 1.0);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const auto of_nodes = WeightsOf(suite_.fitted(static_cast<int>(i)), values[i]);
+      std::vector<double> more;
+      for (const double of_node : of_nodes) {
+        for (const double weight : weights) more.push_back(weight * of_node);
+      }
+      weights = std::move(more);
+    }
+    return weights;
+  }
+
+  double Loss(const std::vector<std::size_t>& rows, const Values& values) const {
+    const std::vector<double> weights = PointWeights(values);
     double sum = 0;
-    for (const Pair& pair : times.value())
-      sum += std::abs(std::log(pair.predicted / pair.measured));
-    return sum / static_cast<double>(times.value().size());
+    for (const std::size_t row : rows) {
+      const double time_s =
+          std::inner_product(weights.begin(), weights.end(), table_[row].begin(), 0.0);
+      sum += std::abs(std::log(time_s / measured_s_[row]));
+    }
+    return sum;
   }
 
   // Golden-section search along constant `index`, on a logarithmic scale.
-  Status FitOne(const std::vector<std::size_t>& rows, std::size_t index,
-                std::vector<double>* values) const {
+  void FitOne(const std::vector<std::size_t>& rows, std::size_t index, Values* values) const {
     const Fitted& fitted = suite_.fitted(static_cast<int>(index));
     double low = std::log(fitted.least()), high = std::log(fitted.most());
     const auto loss_at = [&](double x) {
@@ -83,11 +156,9 @@ class Fitter {
       return Loss(rows, *values);
     };
     double left = high - kGolden * (high - low), right = low + kGolden * (high - low);
-    Result<double> at_left = loss_at(left), at_right = loss_at(right);
+    double at_left = loss_at(left), at_right = loss_at(right);
     for (int step = 0; step < kGoldenSteps; ++step) {
-      if (!at_left.ok()) return at_left.error();
-      if (!at_right.ok()) return at_right.error();
-      if (at_left.value() < at_right.value()) {
+      if (at_left < at_right) {
         high = right;
         right = left;
         at_right = at_left;
@@ -102,12 +173,14 @@ class Fitter {
       }
     }
     (*values)[index] = std::exp(0.5 * (low + high));
-    return Unit{};
   }
 
   const Suite& suite_;
   const EvaluateOptions& options_;
-  std::vector<int> rows_;  // That count and have a time.
+  const std::size_t nodes_;
+  std::vector<const Row*> rows_;  // That count and have a time.
+  std::vector<double> measured_s_;
+  Times table_;
 };
 
 std::string ValuesText(const Suite& suite, const std::vector<double>& values) {
@@ -126,44 +199,37 @@ double CrossValidation::HeldOutError() const {
 }
 
 Result<CrossValidation> CrossValidate(const Suite& suite, const EvaluateOptions& options) {
-  const Fitter fitter(suite, options);
-  if (suite.fitted().empty() || fitter.row_count() < 4) {
-    return Error{.message = StrCat("suite ", suite.name(),
-                                   ": --cross-validate needs fitted constants and four rows")};
+  Fitter fitter(suite, options);
+  if (suite.fitted().empty() || suite.fitted_size() > kMostConstants || fitter.row_count() < 4) {
+    return Error{.message = StrCat("suite ", suite.name(), ": --cross-validate needs one to ",
+                                   kMostConstants, " fitted constants and four rows")};
   }
-  CrossValidation validation;
-  validation.suite = &suite;
+  if (const Status done = fitter.Tabulate(); !done.ok()) return done.error();
   std::vector<std::size_t> all, halves[2];
   for (std::size_t i = 0; i < fitter.row_count(); ++i) {
     all.push_back(i);
     halves[i % 2].push_back(i);
   }
-  const auto error_of = [&](const std::vector<std::size_t>& rows,
-                            const std::vector<double>& values) -> Result<double> {
-    const Result<std::vector<Pair>> times = fitter.Times(rows, values);
-    if (!times.ok()) return times.error();
-    return Summarize(times.value()).mean;
+  CrossValidation validation;
+  validation.suite = &suite;
+  validation.all.values = fitter.Fit(all);
+  for (int half = 0; half < 2; ++half) validation.halves[half].values = fitter.Fit(halves[half]);
+  // What counts is simulated.
+  const Result<Times> times = fitter.Simulate(
+      {{}, validation.all.values, validation.halves[0].values, validation.halves[1].values});
+  if (!times.ok()) return times.error();
+  const auto error_of = [&](const std::vector<std::size_t>& rows, std::size_t point) {
+    std::vector<Pair> pairs;
+    for (const std::size_t row : rows) {
+      pairs.push_back({times.value()[row][point], fitter.measured_s()[row]});
+    }
+    return Summarize(pairs).mean;
   };
-  const Result<double> recorded = error_of(all, {});
-  if (!recorded.ok()) return recorded.error();
-  validation.recorded_error = recorded.value();
-  const auto fit = [&](const std::vector<std::size_t>& on, const std::vector<std::size_t>& judged,
-                       FittedConstants* constants) -> Status {
-    Result<std::vector<double>> values = fitter.Fit(on);
-    if (!values.ok()) return values.error();
-    constants->values = std::move(values).value();
-    const Result<double> own = error_of(on, constants->values);
-    const Result<double> other = error_of(judged, constants->values);
-    if (!own.ok()) return own.error();
-    if (!other.ok()) return other.error();
-    constants->mean_error = own.value();
-    constants->held_out_error = other.value();
-    return Unit{};
-  };
-  for (const Status& status :
-       {fit(all, all, &validation.all), fit(halves[0], halves[1], &validation.halves[0]),
-        fit(halves[1], halves[0], &validation.halves[1])}) {
-    if (!status.ok()) return status.error();
+  validation.recorded_error = error_of(all, 0);
+  validation.all.mean_error = validation.all.held_out_error = error_of(all, 1);
+  for (std::size_t half = 0; half < 2; ++half) {
+    validation.halves[half].mean_error = error_of(halves[half], 2 + half);
+    validation.halves[half].held_out_error = error_of(halves[1 - half], 2 + half);
   }
   return validation;
 }

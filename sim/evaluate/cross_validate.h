@@ -27,8 +27,11 @@ struct CrossValidation {
   double HeldOutError() const;
 };
 
-// Deterministic: coordinate descent with golden-section steps over the mean |log(predicted /
-// measured)| of times. The suite must have `fitted` constants and four rows that count.
+// Deterministic. Each row is lowered once and simulated on a grid over the constants (9 points for
+// one, 25 for two, 27 for three, 81 for four); in between its time is interpolated in their
+// reciprocals, and coordinate descent with golden-section steps finds the least mean
+// |log(predicted / measured)|. Errors are of times simulated anew. The suite must have one to four
+// `fitted` constants and four rows that count.
 Result<CrossValidation> CrossValidate(const Suite& suite, const EvaluateOptions& options);
 
 std::string ToText(const CrossValidation& validation);

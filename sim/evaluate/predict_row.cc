@@ -132,20 +132,17 @@ Result<double> PeakGpuBytes(const TaskGraph& graph, const Replay& replay) {
   return static_cast<double>(peak);
 }
 
-Result<Quantities> PredictIteration(const PreparedRow& row) {
-  Result<TaskGraph> graph =
-      Lower(row.model, row.cluster, row.plan, {.fold = true, .framework = &row.framework});
-  if (!graph.ok()) return graph.error();
+Result<Quantities> PredictIteration(const PreparedRow& row, const TaskGraph& graph) {
   Result<GraphCosts> costs =
-      ComputeFrameworkCosts(graph.value(), row.model, row.cluster, nullptr, &row.framework);
+      ComputeFrameworkCosts(graph, row.model, row.cluster, nullptr, &row.framework);
   if (!costs.ok()) return costs.error();
-  Result<Replay> replay = MakeFastEngine()->Run(graph.value(), costs.value());
+  Result<Replay> replay = MakeFastEngine()->Run(graph, costs.value());
   if (!replay.ok()) return replay.error();
   Quantities predicted;
   predicted[TIME] = Seconds(replay.value().makespan_ps);
-  AddPhases(graph.value(), replay.value(), &predicted);
+  AddPhases(graph, replay.value(), &predicted);
   if (row.measured.Of(MEMORY) > 0) {
-    const Result<double> peak = PeakGpuBytes(graph.value(), replay.value());
+    const Result<double> peak = PeakGpuBytes(graph, replay.value());
     if (!peak.ok()) return peak.error();
     predicted[MEMORY] = peak.value() + static_cast<double>(row.framework.buffer_bytes());
     if (row.row->device_bytes() > 0) {
@@ -233,11 +230,25 @@ Result<PreparedRow> PrepareRow(const Suite& suite, const Row& row,
   return prepared;
 }
 
-Result<Quantities> PredictRow(const PreparedRow& row) {
+Result<TaskGraph> LowerRow(const PreparedRow& row) {
+  if (row.row->model().empty()) return TaskGraph{};
+  Result<TaskGraph> graph =
+      Lower(row.model, row.cluster, row.plan, {.fold = true, .framework = &row.framework});
+  if (!graph.ok()) return OfRow(*row.suite, *row.row, graph.error());
+  return graph;
+}
+
+Result<Quantities> PredictRow(const PreparedRow& row, const TaskGraph& graph) {
   const Result<Quantities> predicted =
-      row.row->model().empty() ? PredictKernel(row) : PredictIteration(row);
+      row.row->model().empty() ? PredictKernel(row) : PredictIteration(row, graph);
   if (!predicted.ok()) return OfRow(*row.suite, *row.row, predicted.error());
   return predicted;
+}
+
+Result<Quantities> PredictRow(const PreparedRow& row) {
+  const Result<TaskGraph> graph = LowerRow(row);
+  if (!graph.ok()) return graph.error();
+  return PredictRow(row, graph.value());
 }
 
 }  // namespace twinstep

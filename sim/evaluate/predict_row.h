@@ -16,6 +16,7 @@
 #include "model_zoo/model.pb.h"
 #include "sim/evaluate/suites/suite.pb.h"
 #include "sim/graph/op.h"
+#include "sim/graph/task_graph.h"
 #include "sim/plan/resolved_plan.h"
 #include "sim/result.h"
 #include "sim/textproto/set_field.h"
@@ -48,12 +49,17 @@ struct PreparedRow {
   double time_unit = 1;
 };
 
-// `sets` change clusters (their fields as --set names them). Errors of both functions name suite
+// `sets` change clusters (their fields as --set names them). Errors of all functions name suite
 // and row.
 Result<PreparedRow> PrepareRow(const Suite& suite, const Row& row,
                                const std::vector<FieldValues>& sets = {});
 
 // Predicts what was measured of the row (the others stay 0).
 Result<Quantities> PredictRow(const PreparedRow& row);
+
+// In two steps, so that a graph serves several clusters that differ in what tasks cost alone: the
+// iteration's graph (of a kernel: an empty one), and the row predicted with it.
+Result<TaskGraph> LowerRow(const PreparedRow& row);
+Result<Quantities> PredictRow(const PreparedRow& row, const TaskGraph& graph);
 
 }  // namespace twinstep
