@@ -25,7 +25,7 @@ const std::vector<OptionGroup>& Groups() {
          /*repeats=*/true},
         {"cross-validate", nullptr,
          "fit the constants that each suite names as fitted to half of its rows, and judge them "
-         "on the other half (minutes)"},
+         "on the other half (up to some minutes a suite)"},
         {"jobs", "N", "threads (default: the machine's cores); the result does not depend on it"}}},
       {"Output",
        {{"summary", nullptr, "no line a row"},
