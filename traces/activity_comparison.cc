@@ -12,12 +12,13 @@
 namespace twinstep {
 namespace {
 
-// By falling difference, then by name.
+// By falling difference, then by time, then by name.
 template <typename Entry>
 void SortByDifference(std::vector<Entry>* entries) {
   std::sort(entries->begin(), entries->end(), [](const Entry& x, const Entry& y) {
     const double in_x = std::abs(x.time.Difference()), in_y = std::abs(y.time.Difference());
-    return in_x != in_y ? in_x > in_y : x.name < y.name;
+    if (in_x != in_y) return in_x > in_y;
+    return x.time.b_s != y.time.b_s ? x.time.b_s > y.time.b_s : x.name < y.name;
   });
 }
 

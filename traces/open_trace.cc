@@ -147,9 +147,6 @@ Result<OpenedTrace> OpenKineto(const std::vector<std::string>& names, const Open
   if (!trace.ok()) return trace.error();
   const Result<AlignedWindows> aligned = ChooseWindows(files, options.step);
   if (!aligned.ok()) return aligned.error();
-  if (trace.value().task_size() == 0) {
-    return Error{.message = StrCat(names[0], ": nothing runs in ", trace.value().name())};
-  }
   OpenedTrace opened{std::move(trace).value(), ReportOf(files)};
   AddUnclassified(opened.trace, &opened.report);
   if (!aligned.value().one_clock) opened.report.remarks.push_back(kClocksApart);

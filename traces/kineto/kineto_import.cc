@@ -252,6 +252,9 @@ class Importer {
     if (files_.size() > 1) name += StrCat(" and ", files_.size() - 1, " more");
     if (aligned_.windows[0].step) name += StrCat(", step ", *aligned_.windows[0].step);
     trace_.set_name(ValidUtf8(name));
+    if (rows_.empty()) {
+      return Error{.message = StrCat(files_[0].path, ": nothing runs in ", trace_.name())};
+    }
     return std::move(trace_);
   }
 

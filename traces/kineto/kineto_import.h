@@ -20,7 +20,7 @@
 namespace twinstep {
 
 // Which step, and whose clock: ChooseWindows (traces/kineto/kineto_window.h). An Error (kBadInput)
-// names the file.
+// names the file: what ChooseWindows says, a second file of a rank, or nothing that runs.
 Result<Trace> ImportKineto(std::span<const KinetoTrace> files, const StepChoice& choice);
 
 // What an event is called.

@@ -133,6 +133,7 @@ Result<KinetoWindow> ChooseWindow(const KinetoTrace& trace, const StepChoice& ch
   }
   // Without a device, steps are what the host does in them.
   std::erase_if(windows, [&trace](const KinetoWindow& window) {
+    if (window.end_ns <= window.start_ns) return true;
     return trace.device.empty() ? !HoldsHostOp(trace, window) : window.device.empty();
   });
   if (windows.size() < 2) return whole;

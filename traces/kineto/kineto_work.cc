@@ -538,6 +538,11 @@ Result<WorkGraph> WorkOfKineto(std::span<const KinetoTrace> files, const StepCho
   if (!ranks.ok()) return ranks.error();
   Result<AlignedWindows> aligned = ChooseWindows(files, choice);
   if (!aligned.ok()) return aligned.error();
+  const std::vector<KinetoWindow>& windows = aligned.value().windows;
+  if (std::all_of(windows.begin(), windows.end(),
+                  [](const KinetoWindow& window) { return window.device.empty(); })) {
+    return Error{.message = StrCat(files[0].path, ": nothing runs in the step")};
+  }
   return Builder(files, std::move(ranks).value(), std::move(aligned).value()).Run();
 }
 

@@ -255,6 +255,24 @@ TEST(KinetoWorkTest, AStepHasAllThatRunsInIt) {
   EXPECT_EQ(Makespan(work), 100'000'000);
 }
 
+// The second step launches what begins before the first one's kernel.
+TEST(KinetoWorkTest, AStepInWhichNothingRunsIsNotTaken) {
+  const auto step = [](int number, int ts) {
+    return R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#)" + std::to_string(number) +
+           R"(","pid":1,"tid":1,"ts":)" + std::to_string(ts) +
+           R"(,"dur":9},{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,
+           "ts":)" +
+           std::to_string(ts + 1) + R"(,"dur":1,"args":{"correlation":)" + std::to_string(number) +
+           "}}";
+  };
+  const KinetoTrace trace = Read("[" + step(1, 0) + "," + step(2, 10) + "," +
+                                 Kernel("sgemm", 7, 50, 10, R"(,"correlation":1)") + "," +
+                                 Kernel("sgemm", 8, 30, 10, R"(,"correlation":2)") + "]");
+  EXPECT_EQ(ChooseWindow(trace, {}).value().step, std::nullopt);
+  EXPECT_EQ(WorkOfKineto({&trace, 1}, {.number = 1}).error().message,
+            "f: nothing runs in the step");
+}
+
 TEST(KinetoWorkTest, NothingOnADeviceIsNoReplay) {
   const KinetoTrace trace = Read(R"([{"ph":"X","cat":"cpu_op","name":"aten::mm","ts":1,"dur":1}])");
   EXPECT_EQ(WorkOfKineto({&trace, 1}, {}).error().message,
