@@ -4,10 +4,11 @@
     several_gpus.py TWINSTEP OUT --gpus N [--backend cuda|cpu|none] [--parts P,P] [--seconds S]
 
 Parts, each a section of the table:
-  losses    every plan trains a tiny model in fp64 as the plain plan does (within 1e-9)
-  plans     at least twelve plans of N GPUs: profiled, simulated, trained, compared
-  scaling   the best chunk plan for 1, 2, 4 ... N GPUs, by `rank` (ProTrain's figure 4 in kind)
-  adaptive  batch by batch: the plan found for it against the plan of the largest batch (figure 5)
+  contention  copies of 1, 2, 4 ... N GPUs at once, CPU Adam beside them, collectives beside copies
+  losses      every plan trains a tiny model in fp64 as the plain plan does (within 1e-9)
+  plans       at least twelve plans of N GPUs: profiled, simulated, trained, compared
+  scaling     the best chunk plan for 1, 2, 4 ... N GPUs, by `rank` (ProTrain's figure 4 in kind)
+  adaptive    batch by batch: the plan found for it against the plan of the largest batch (figure 5)
 
 `--backend none` only predicts, from hw_specs/h200-xN.textproto: what to expect before anyone has
 the machine. `--backend cpu` tries everything with tiny models. A row that would begin after S
@@ -87,8 +88,11 @@ def plan_rows(gpus, size):
 def run(command, log):
     with open(log, 'w') as file:
         begin = time.time()
-        status = subprocess.run([str(word) for word in command], stdout=file,
-                                stderr=subprocess.STDOUT).returncode
+        try:
+            status = subprocess.run([str(word) for word in command], stdout=file,
+                                    stderr=subprocess.STDOUT).returncode
+        except OSError as error:
+            status = file.write(f'{error}\n')
         file.write(f'\nexit status {status}, {time.time() - begin:.1f} s\n')
     return status
 
@@ -128,6 +132,19 @@ class Report:
         self.rows.append(row)
         print_row(row)
         (self.options.out / 'rows.json').write_text(json.dumps(self.rows, indent=1))
+
+    # -- Contention -----------------------------------------------------------------------------
+
+    def contention(self):
+        said = self.work / 'contention.log'
+        binary = self.options.contention_benchmark
+        status = run([binary, self.options.backend, self.options.gpus, 0.5], said)
+        if status != 0:
+            self.add('contention', str(binary), failed=last_words(said))
+            return
+        for line in said.read_text().splitlines():
+            if ' GPUs ' in line:
+                self.add('contention', line[:48].strip(), rates=line[48:].strip())
 
     # -- Losses ---------------------------------------------------------------------------------
 
@@ -292,7 +309,7 @@ def percent(x):
 
 
 def row_text(row):
-    text = f"{row['part']:9s}{row['plan']:44s}"
+    text = f"{row['part']:11s}{row['plan']:50s}"
     if 'failed' in row:
         return text + 'FAILED: ' + row['failed']
     if 'does_not_fit' in row:
@@ -301,6 +318,8 @@ def row_text(row):
         return text + 'left out: no time'
     if 'loss_difference' in row:
         return text + f"losses within {row['loss_difference']:.1e}"
+    if 'rates' in row:
+        return text + row['rates']
     text += f"{1e3 * row['predicted_s']:10.2f}"
     if 'measured_s' in row:
         text += f"{1e3 * row['measured_s']:10.2f}{percent(row['error']):>9s}"
@@ -341,6 +360,8 @@ def main():
     parser.add_argument('--gpus', type=int, required=True)
     parser.add_argument('--backend', choices=('cuda', 'cpu', 'none'), default='cuda')
     parser.add_argument('--parts', default='losses,plans,scaling,adaptive')
+    parser.add_argument('--contention-benchmark', default='bazel-bin/tests/exec/cuda/'
+                        'contention_benchmark')
     parser.add_argument('--seconds', type=float, default=540)
     parser.add_argument('--steps', type=int, default=5)
     parser.add_argument('--profile-seconds', type=float, default=3, help='of each plan')
@@ -349,7 +370,7 @@ def main():
         parser.error('--gpus is 2, 4 or 8')
     report = Report(options)
     for part in options.parts.split(','):
-        if part == 'losses' and options.backend == 'none':
+        if part in ('contention', 'losses') and options.backend == 'none':
             continue
         getattr(report, part)()
     print_table(report.rows, options.backend)
