@@ -310,7 +310,11 @@ class RankBuilder {
 class Builder {
  public:
   Builder(std::span<const KinetoTrace> files, std::vector<KinetoRank> ranks, AlignedWindows aligned)
-      : files_(files), ranks_(std::move(ranks)), aligned_(std::move(aligned)) {}
+      : files_(files),
+        ranks_(std::move(ranks)),
+        aligned_(std::move(aligned)),
+        all_have_steps_(std::none_of(files.begin(), files.end(),
+                                     [](const KinetoTrace& file) { return file.steps.empty(); })) {}
 
   WorkGraph Run() {
     work_.iteration_ps = aligned_.iteration_ns * kPicosecondsPerNanosecond;
@@ -452,7 +456,7 @@ class Builder {
     std::unordered_map<std::uint32_t, Key> keys;
     for (const std::uint32_t i : events) {
       Key key = KeyOf(rank, file.device[i]);
-      if (step_of[i] != kNoIndex) key.step = steps[step_of[i]].number;
+      if (all_have_steps_ && step_of[i] != kNoIndex) key.step = steps[step_of[i]].number;
       const std::int64_t place = places[key]++;
       key.place = place;
       keys[i] = key;
@@ -515,6 +519,7 @@ class Builder {
   std::span<const KinetoTrace> files_;
   std::vector<KinetoRank> ranks_;
   AlignedWindows aligned_;
+  const bool all_have_steps_;
   WorkGraph work_;
   std::unordered_map<std::string, std::uint32_t> lanes_, operators_;
   std::map<Key, std::vector<std::uint32_t>> meetings_;

@@ -123,8 +123,13 @@ TEST(KinetoWorkTest, CollectivesOfRanksMeet) {
   files[1].device[0].end_ns += 20'000;
   files[1].device[1].start_ns += 20'000;
   files[1].device[1].end_ns = 147'000;
-  const WorkGraph work = WorkOfKineto(files, {}).value();
+  WorkGraph work = WorkOfKineto(files, {}).value();
   EXPECT_EQ(Makespan(work), 147'000'000);
+  // A profile with steps beside one without: the order alone tells what meets.
+  files[1].steps.push_back({7, 0, 200'000});
+  work = WorkOfKineto(files, {}).value();
+  EXPECT_EQ(work.rendezvous.size(), 1u);
+  EXPECT_EQ(work.rendezvous[0].tasks, 2u);
   // Without the longer computation all would end 20 us sooner.
   std::vector<double> factors(work.tasks.size(), 1);
   for (std::size_t i = 0; i < work.tasks.size(); ++i) {
