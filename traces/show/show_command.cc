@@ -21,6 +21,7 @@
 #include "traces/show/html_page.h"
 #include "traces/show/rank_list.h"
 #include "traces/show/text_timeline.h"
+#include "traces/step_option.h"
 
 namespace twinstep {
 namespace {
@@ -34,7 +35,8 @@ const std::vector<OptionGroup>& Groups() {
        {{"html", "FILE", "a page for a browser, which needs no other file and no network"},
         {"text", nullptr, "lanes as text (the default)"}}},
       {"What",
-       {{"ranks", "LIST", "only these global ranks: 0,4..7"},
+       {StepOption("step"),
+        {"ranks", "LIST", "only these global ranks: 0,4..7"},
         {"from", "SECONDS", "from this time on (default: 0)"},
         {"to", "SECONDS", "up to this time (default: the end of the iteration)"}}},
       {"Text",
@@ -68,7 +70,7 @@ class Command {
   ExitCode Run() {
     if (const Status status = ReadOptions(); !status.ok()) return output_.Fail(status.error());
     for (const std::string& file : files_) {
-      Result<OpenedTrace> opened = OpenTrace(file, {});
+      Result<OpenedTrace> opened = OpenTrace(file, {step_});
       if (!opened.ok()) return output_.Fail(opened.error());
       const Status free = CheckOutputFiles(opened.value().report.files, options_, {"html"});
       if (!free.ok()) return output_.Fail(free.error());
@@ -91,6 +93,9 @@ class Command {
       return Error{.message = StrCat("one trace or two, not ", files_.size(),
                                      ": twinstep show TRACE [TRACE] [OPTION ...]")};
     }
+    const Result<StepChoice> step = ReadStepOption(options_, "step");
+    if (!step.ok()) return step.error();
+    step_ = step.value();
     if (const auto list = options_.Get("ranks")) {
       Result<std::vector<RankRange>> ranks = ParseRankList(*list);
       if (!ranks.ok()) return OptionError("ranks", ranks.error().message);
@@ -158,6 +163,7 @@ class Command {
   const std::vector<std::string> files_;
   const Options& options_;
   const VerbOutput& output_;
+  StepChoice step_;
   PageView view_;
   std::int64_t width_ = 0;
   std::vector<Trace> traces_;

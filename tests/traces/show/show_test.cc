@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 
+#include "tests/traces/kineto/tiny_profile.h"
 #include "tests/traces/tiny_graph.h"
 #include "traces/show/columns.h"
 #include "traces/show/html_page.h"
@@ -158,6 +159,20 @@ TEST(ShowCommandTest, WritesAPageAndSaysWhatIsWrong) {
   EXPECT_THAT(error_of({trace, "--from", "2"}), HasSubstr("after the end of the iteration"));
   EXPECT_THAT(error_of({trace, "--from", "2", "--to", "1"}), HasSubstr("is not after --from 2"));
   EXPECT_THAT(error_of({trace, "--html", page, "--width", "80"}), HasSubstr("is for --text"));
+  EXPECT_THAT(error_of({trace, "--step", "1"}), HasSubstr("it has no step 1"));
+}
+
+TEST(ShowCommandTest, AStepOfAProfileIsChosen) {
+  const std::string profile = ::testing::TempDir() + "/rank3.json";
+  std::ofstream(profile) << testing::TinyProfile();
+  std::ostringstream out, err;
+  EXPECT_EQ(RunShowCommand({profile, "--step", "1"}, out, err), ExitCode::kDone) << err.str();
+  EXPECT_THAT(out.str(), HasSubstr("rank3.json, step 1: 400.5 us, 2 tasks"));
+  // Streams are told apart.
+  std::ostringstream all;
+  EXPECT_EQ(RunShowCommand({profile, "--step", "all"}, all, err), ExitCode::kDone) << err.str();
+  EXPECT_THAT(all.str(), HasSubstr("stream 7 "));
+  EXPECT_THAT(all.str(), HasSubstr("stream 20 "));
 }
 
 }  // namespace
