@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <compare>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -25,6 +26,8 @@ namespace twinstep {
 namespace {
 
 constexpr std::int64_t kPicosecondsPerNanosecond = 1000;
+// How far apart both ends of a message may end.
+constexpr std::int64_t kSameEnd_ps = 2'000'000;
 // How far clocks of host and device may be apart.
 constexpr std::int64_t kClockTolerance_ns = 5'000;
 // A kernel that starts so much later than its stream and its launch allow waited for something; if
@@ -492,25 +495,68 @@ class Builder {
     if (key.from == kSomebody) unknown_partners_[key.group].insert(work_.tasks[task].rank);
   }
 
+  void Meet(std::span<const std::uint32_t> tasks) {
+    WorkRendezvous rendezvous;
+    for (const std::uint32_t task : tasks) {
+      work_.tasks[task].rendezvous = static_cast<std::uint32_t>(work_.rendezvous.size());
+      rendezvous.ranks = std::max(rendezvous.ranks, group_size_[task]);
+      ++rendezvous.tasks;
+    }
+    rendezvous.ranks = std::max(rendezvous.ranks, rendezvous.tasks);
+    work_.rendezvous.push_back(rendezvous);
+  }
+
+  // On one clock both ends of a message end together: a send and a receive that are each other's
+  // nearest, and near enough, are one. Since no other does before they have, this makes no circle.
+  // How many there are.
+  std::int64_t JoinByTime(const std::vector<std::uint32_t>& messages) {
+    if (!aligned_.one_clock) return 0;
+    using Ends = std::vector<std::pair<std::int64_t, std::uint32_t>>;  // By time.
+    Ends sends, receives;
+    for (const std::uint32_t i : messages) {
+      const WorkTask& task = work_.tasks[i];
+      const std::pair end{task.start_ps + task.duration_ps, i};
+      if (task.kind == TaskKind::kSend) sends.push_back(end);
+      if (task.kind == TaskKind::kRecv) receives.push_back(end);
+    }
+    std::sort(sends.begin(), sends.end());
+    std::sort(receives.begin(), receives.end());
+    // The nearest of another rank, or kNone.
+    const auto nearest = [this](const Ends& ends, std::int64_t end_ps, std::uint32_t other) {
+      std::pair best{kSameEnd_ps + 1, std::uint32_t{kNone}};
+      for (auto at = std::lower_bound(ends.begin(), ends.end(),
+                                      std::pair{end_ps - kSameEnd_ps, std::uint32_t{0}});
+           at != ends.end() && at->first <= end_ps + kSameEnd_ps; ++at) {
+        if (work_.tasks[at->second].rank == work_.tasks[other].rank) continue;
+        best = std::min(best, {std::abs(at->first - end_ps), at->second});
+      }
+      return best.second;
+    };
+    std::int64_t joined = 0;
+    for (const auto& [end_ps, send] : sends) {
+      const std::uint32_t receive = nearest(receives, end_ps, send);
+      if (receive == kNone) continue;
+      const WorkTask& task = work_.tasks[receive];
+      if (nearest(sends, task.start_ps + task.duration_ps, receive) != send) continue;
+      Meet(std::vector<std::uint32_t>{send, receive});
+      ++joined;
+    }
+    return joined;
+  }
+
   // A rank's own, where the others' profiles are not there, meets nobody. Where only two ranks send
   // and receive at all in a group, each is the other's partner.
   void Join() {
-    std::int64_t alone = 0;
+    std::vector<std::uint32_t> without_partner;
     for (const auto& [key, tasks] : meetings_) {
       const bool is_message = key.from == kSomebody;
       if (is_message && ranks_.size() > 1 && unknown_partners_[key.group].size() != 2) {
-        alone += std::ssize(tasks);
-        continue;
+        without_partner.insert(without_partner.end(), tasks.begin(), tasks.end());
+      } else {
+        Meet(tasks);
       }
-      WorkRendezvous rendezvous;
-      for (const std::uint32_t task : tasks) {
-        work_.tasks[task].rendezvous = static_cast<std::uint32_t>(work_.rendezvous.size());
-        rendezvous.ranks = std::max(rendezvous.ranks, group_size_[task]);
-        ++rendezvous.tasks;
-      }
-      rendezvous.ranks = std::max(rendezvous.ranks, rendezvous.tasks);
-      work_.rendezvous.push_back(rendezvous);
     }
+    const std::int64_t alone = std::ssize(without_partner) - 2 * JoinByTime(without_partner);
     if (alone == 0) return;
     work_.remarks.push_back(
         StrCat(alone, " messages whose other end is not known wait for nobody"));

@@ -6,11 +6,12 @@
 // Kernels, copies and fills are tasks; a stream is a lane. A kernel waits for the one before it in
 // its stream, for its launch, for what its stream was told to wait for (cudaStreamWaitEvent), and,
 // over the profiles of several ranks, its collective for the other members of its process group, a
-// message for its other end. The host is one lane of
-// launches in their order, with the host's time between them as it was; where the host waited for a
-// device (cudaDeviceSynchronize and the like) it does again. What of a kernel's start none of these
-// explains, but the end of one on another stream just before does, is taken to be a dependency (a
-// profile without events of synchronisation has them, too). The rest stays a gap before the kernel.
+// message for its other end (which the profile names, or which ends at the same time). The host is
+// one lane of launches in their order, with the host's time between them as it was; where the host
+// waited for a device (cudaDeviceSynchronize and the like) it does again. What of a kernel's start
+// none of these explains, but the end of one on another stream just before does, is taken to be a
+// dependency (a profile without events of synchronisation has them, too). The rest stays a gap
+// before the kernel.
 #pragma once
 
 #include <span>

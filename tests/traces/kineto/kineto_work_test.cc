@@ -220,6 +220,26 @@ TEST(KinetoWorkTest, MessagesMeetTheirOtherEndOnly) {
   EXPECT_EQ(work.rendezvous.size(), 2u);
 }
 
+TEST(KinetoWorkTest, MessagesThatNameNoPartnerMeetWhoEndsWithThem) {
+  const auto file = [](int rank, const std::string& kernels) {
+    return R"({"distributedInfo":{"rank":)" + std::to_string(rank) + R"(},"traceEvents":[)" +
+           kernels + "]}";
+  };
+  const std::string p2p = "ncclDevKernel_SendRecv()";
+  const std::string send = R"(,"Collective name":"send","Process Group Name":"0")";
+  const std::string receive = R"(,"Collective name":"recv","Process Group Name":"0")";
+  // 0 sends to 1 at 100, 1 to 2 at 250, where the receive ends a little later.
+  const WorkGraph work =
+      WorkOf({file(0, Kernel("sgemm", 7, 0, 100) + "," + Kernel(p2p, 20, 100, 50, send)),
+              file(1, Kernel(p2p, 20, 0, 150, receive) + "," + Kernel("sgemm", 7, 150, 100) + "," +
+                          Kernel(p2p, 24, 250, 50, send)),
+              file(2, Kernel(p2p, 20, 0, 301, receive) + "," + Kernel("sgemm", 7, 301, 99))});
+  EXPECT_EQ(work.rendezvous.size(), 2u);
+  EXPECT_NEAR(static_cast<double>(Makespan(work)), 400e6, 2e6);
+  EXPECT_NEAR(static_cast<double>(Makespan(work, Scaled(work, OperatorClass::kSendRecv, 2))), 500e6,
+              4e6);
+}
+
 TEST(KinetoWorkTest, OrdersThatDoNotFitAreNamed) {
   const std::string text =
       "[" + Kernel("ncclDevKernel_AllReduce()", 20, 0, 10, R"(,"Collective name":"allreduce",
