@@ -17,7 +17,7 @@
 namespace twinstep {
 namespace {
 
-constexpr std::string_view kPrefix = "otherData.twinstep.";
+constexpr std::string_view kOwnKey = "twinstep", kPrefix = "otherData.twinstep.";
 
 template <typename Integer>
 std::optional<Integer> Parse(std::string_view text) {
@@ -45,7 +45,8 @@ class Collector : public ChromeEventSink {
     if (!path.starts_with(kPrefix)) return Unit{};
     path.remove_prefix(kPrefix.size());
     if (path == "version") {
-      if (Parse<int>(value) == kChromeJsonVersion) return Unit{};
+      has_version_ = Parse<int>(value) == kChromeJsonVersion;
+      if (has_version_) return Unit{};
       return Error{
           .message = StrCat("is of version ", value, ", this program reads ", kChromeJsonVersion)};
     }
@@ -80,6 +81,11 @@ class Collector : public ChromeEventSink {
   }
 
   Status OnEvent(const ChromeEvent& event) override {
+    if (!has_version_) {
+      return Error{.message = StrCat("otherData.", kOwnKey,
+                                     ", which says what the events mean, does not stand in front "
+                                     "of them: the file's keys were put into another order")};
+    }
     if (!indexed_) Index();
     if (event.phase == "C") return OnCounter(event);
     if (event.phase != "X") return Unit{};
@@ -212,8 +218,30 @@ class Collector : public ChromeEventSink {
   }
 
   Trace trace_;
-  bool indexed_ = false, has_shape_ = false, has_dependency_ = false, has_rendezvous_ = false;
+  bool has_version_ = false, indexed_ = false, has_shape_ = false, has_dependency_ = false,
+       has_rendezvous_ = false;
   std::unordered_map<std::string, std::uint32_t> kinds_, phases_, operators_, shapes_, rank_of_;
+};
+
+// Reads until it is clear whose file it is, by what it says and not by how that is written: other
+// tools break lines and sort keys.
+class Recognizer : public ChromeEventSink {
+ public:
+  Status OnHeader(std::string_view path, std::string_view) override {
+    is_own_ = path.starts_with(kPrefix);
+    return is_own_ ? Enough() : Unit{};
+  }
+  Status OnEvent(const ChromeEvent& event) override {
+    if (event.phase == "M") return Unit{};
+    is_own_ = !event.exact_ps.empty();
+    return Enough();
+  }
+  bool is_own() const { return is_own_; }
+
+ private:
+  static Status Enough() { return Error{.message = "enough is read"}; }
+
+  bool is_own_ = false;
 };
 
 }  // namespace
@@ -221,9 +249,10 @@ class Collector : public ChromeEventSink {
 Result<bool> IsOwnChromeJson(const std::string& path) {
   Result<ByteSource> source = ByteSource::Open(path);
   if (!source.ok()) return source.error();
-  std::string begin;
-  while (begin.size() < 200 && source.value().Peek() != '\0') begin += source.value().Take();
-  return begin.find("\"otherData\":{\"twinstep\":") != std::string::npos;
+  Recognizer recognizer;
+  // What is wrong with the file is said when it is read.
+  (void)ReadChromeEvents(source.value(), path, &recognizer).ok();
+  return recognizer.is_own();
 }
 
 Result<Trace> ReadChromeTrace(ByteSource& source, const std::string& name) {

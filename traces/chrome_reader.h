@@ -11,8 +11,8 @@
 
 namespace twinstep {
 
-// Whether the file begins as ours do; another Chrome trace does not. An Error where it cannot be
-// read.
+// Whether the file is ours, also where a tool has written it anew; another Chrome trace is not. An
+// Error where it cannot be read.
 Result<bool> IsOwnChromeJson(const std::string& path);
 
 // Errors (kBadInput) name the file and the event or table that does not fit.

@@ -48,7 +48,7 @@ std::string ReadText(const std::string& label, const ReadReport& report) {
   std::string text = report.files.empty() ? "" : report.files[0];
   if (report.files.size() > 1) text += StrCat(" and ", report.files.size() - 1, " more");
   text += StrCat(": ", report.format, ", ", CountOf(report.events, "event"),
-                 ". Read: ", List(report.read));
+                 report.read.empty() ? "" : ". Read: ", List(report.read));
   if (!report.unknown.empty()) text += StrCat(". Unknown, kept: ", List(report.unknown));
   if (!report.skipped.empty()) text += StrCat(". Skipped: ", List(report.skipped));
   for (const std::string& remark : report.remarks) text += StrCat("; ", remark);

@@ -91,6 +91,24 @@ class SameTask {
   const std::vector<std::uint32_t> lanes_, kinds_, phases_, operators_;
 };
 
+std::int64_t RanksStoodFor(const Trace& trace) {
+  std::int64_t ranks = 0;
+  for (const Trace::Rank& rank : trace.ranks()) ranks += std::max(rank.class_size(), 1u);
+  return ranks;
+}
+
+// Where the traces differ by how many equal ranks one stands for: by which, and what helps.
+std::string Folding(const std::string& title_a, const Trace& a, const std::string& title_b,
+                    const Trace& b) {
+  if (a.ranks_size() == b.ranks_size() || RanksStoodFor(a) != RanksStoodFor(b)) return "";
+  const bool a_is_folded = a.ranks_size() < b.ranks_size();
+  const Trace& folded = a_is_folded ? a : b;
+  const Trace& whole = a_is_folded ? b : a;
+  return StrCat(a_is_folded ? title_b : title_a, " has ", whole.ranks_size(), " ranks, of which ",
+                folded.ranks_size(), " stand for all in ", a_is_folded ? title_a : title_b,
+                ": simulate it with --all-ranks");
+}
+
 // In what two events differ first, as text; empty where they do not.
 std::string Difference(const Trace& a, int i, const Trace& b, int j) {
   const std::pair<std::string, std::string> names[] = {
@@ -142,6 +160,9 @@ Result<TaskPairs> MatchTasks(const Trace& a, const Trace& b) {
   Result<std::vector<int>> in_b = EventOfTask(b, title_b);
   if (!in_b.ok()) return in_b.error();
   TaskPairs pairs{std::move(in_a).value(), std::move(in_b).value()};
+  if (const std::string folded = Folding(title_a, a, title_b, b); !folded.empty()) {
+    return NotTheSame(folded);
+  }
   const std::size_t both = std::min(pairs.a.size(), pairs.b.size());
   std::string sizes;
   if (pairs.a.size() != pairs.b.size()) {

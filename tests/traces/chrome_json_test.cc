@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -103,6 +104,36 @@ TEST(ChromeJsonTest, WhatWasChangedIsNamed) {
             "f: event 18 (add) has no or an unknown time in ps");
   EXPECT_EQ(error("\"tid\":1,\"ts\"", "\"tid\":99,\"ts\""),
             "f: column lane holds 98, there are 11");
+}
+
+// Other tools break lines and sort keys (nlohmann's do both).
+TEST(ChromeJsonTest, IsOursAlsoWhereAToolHasWrittenItAnew) {
+  const testing::TinyRun run = testing::TwoRankRun();
+  const Trace trace = BuildTrace(run.graph, run.replay, "name");
+  const nlohmann::json json = nlohmann::json::parse(ToJson(trace, {.flows = &run.graph}));
+  const std::string path = ::testing::TempDir() + "/anew.json";
+  const auto is_own = [&path](const std::string& text) {
+    std::ofstream(path) << text;
+    const Result<bool> own = IsOwnChromeJson(path);
+    EXPECT_TRUE(own.ok());
+    return own.ok() && own.value();
+  };
+  for (const int indent : {-1, 0, 4}) {
+    EXPECT_TRUE(is_own(json.dump(indent)));
+    const Result<Trace> read = ReadChromeTrace(path);
+    ASSERT_TRUE(read.ok()) << read.error().message;
+    EXPECT_EQ(read.value().SerializeAsString(), trace.SerializeAsString());
+  }
+  EXPECT_TRUE(is_own("{\"traceEvents\":" + json.at("traceEvents").dump() +
+                     ",\"otherData\":" + json.at("otherData").dump() + "}"));
+  EXPECT_EQ(ReadChromeTrace(path).error().message,
+            path +
+                ": otherData.twinstep, which says what the events mean, does not stand in front "
+                "of them: the file's keys were put into another order");
+  EXPECT_FALSE(is_own(R"({"otherData":{"name":"twinstep"},"traceEvents":[]})"));
+  EXPECT_FALSE(is_own(R"({"traceEvents":[{"ph":"X","name":"otherData.twinstep.version",)"
+                      R"("ts":1,"dur":1,"pid":1,"tid":1}]})"));
+  EXPECT_FALSE(is_own("no JSON"));
 }
 
 TEST(ChromeJsonTest, SlicesOfATrackNeverOverlapOnceRounded) {

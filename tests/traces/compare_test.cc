@@ -216,6 +216,20 @@ TEST(CompareTest, OtherGraphsAreRefusedWithTheFirstTaskThatDiffers) {
             "A, 65535 in B");
 }
 
+TEST(CompareTest, RanksThatStandForOthersAreNamed) {
+  const TwoTraces traces;
+  Trace folded = traces.a;
+  folded.mutable_ranks()->RemoveLast();
+  folded.mutable_ranks(0)->set_class_size(2);
+  for (int i = 0; i < folded.task_size(); ++i) folded.set_rank(i, 0);
+  const std::string error = "the traces are not of the same graph: ";
+  const std::string a = "trace A (simulated, model)", b = "trace B (simulated, model)";
+  EXPECT_EQ(ErrorOf(traces.a, folded), error + a + " has 2 ranks, of which 1 stand for all in " +
+                                           b + ": simulate it with --all-ranks");
+  EXPECT_EQ(ErrorOf(folded, traces.a), error + b + " has 2 ranks, of which 1 stand for all in " +
+                                           a + ": simulate it with --all-ranks");
+}
+
 TEST(CompareTest, TracesThatCannotBeAreRefused) {
   const TwoTraces traces;
   Trace bad = traces.b;
