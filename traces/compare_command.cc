@@ -37,8 +37,10 @@ const std::vector<OptionGroup>& Groups() {
        {{"tolerance", "X",
          "how far A's iteration may be off, as a fraction of B's (0.1: ten per cent)"}}},
       {"Output",
-       {{"json", "FILE|-", "the comparison as JSON; - : to standard output, in place of the text"},
-        {"html", "FILE", "the comparison below both timelines, as a page that needs no other file"},
+       {Writes({"json", "FILE|-",
+                "the comparison as JSON; - : to standard output, in place of the text"}),
+        Writes({"html", "FILE",
+                "the comparison below both timelines, as a page that needs no other file"}),
         {"help", nullptr, "this text"}}}};
   return kGroups;
 }
@@ -91,7 +93,7 @@ class Command {
       Result<OpenedTrace> trace = OpenTrace(names[i], {step.value()});
       if (!trace.ok()) return output_.Fail(trace.error());
       opened[i] = std::move(trace).value();
-      const Status free = CheckOutputFiles(opened[i].report.files, options_, {"json", "html"});
+      const Status free = CheckOutputFiles(options_, opened[i].report.files);
       if (!free.ok()) return output_.Fail(free.error());
     }
     return Compare(opened[0], opened[1], tolerance);

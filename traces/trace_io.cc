@@ -8,6 +8,7 @@
 #include <fstream>
 #include <vector>
 
+#include "sim/files/write_file.h"
 #include "traces/check_trace.h"
 #include "traces/perfetto_writer.h"
 
@@ -57,20 +58,18 @@ Status CheckTraceName(const std::string& path, bool or_chakra) {
 
 Status WriteTrace(const Trace& trace, const ChromeJsonOptions& options, const std::string& path) {
   if (Status known = CheckTraceName(path); !known.ok()) return known;
-  std::ofstream out(path, std::ios::binary);
-  if (!out) return LastFileError(path, "cannot write");
-  if (HasSuffix(path, ".json")) {
-    WriteChromeJson(trace, options, out);
-  } else if (HasSuffix(path, ".pftrace")) {
-    WritePerfetto(trace, options.flows, out);
-  } else if (!trace.SerializeToOstream(&out)) {
-    // Protobuf refuses messages above 2 GiB.
-    return FileError(path, "cannot write a trace of " + std::to_string(trace.task_size()) +
-                               " events as one protobuf message");
-  }
-  out.close();
-  if (!out) return LastFileError(path, "cannot write");
-  return Unit{};
+  return WriteFile(path, [&](std::ostream& out) -> Status {
+    if (HasSuffix(path, ".json")) {
+      WriteChromeJson(trace, options, out);
+    } else if (HasSuffix(path, ".pftrace")) {
+      WritePerfetto(trace, options.flows, out);
+    } else if (!trace.SerializeToOstream(&out)) {
+      // Protobuf refuses messages above 2 GiB.
+      return FileError(path, "cannot write a trace of " + std::to_string(trace.task_size()) +
+                                 " events as one protobuf message");
+    }
+    return Unit{};
+  });
 }
 
 Result<Trace> ReadTrace(const std::string& path) {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "exec/profile/measure_profile.h"
-#include "exec/runtime/atomic_file.h"
 #include "sim/format.h"
+#include "sim/options/output_files.h"
 #include "sim/options/run_verb.h"
 #include "sim/report/echo_text.h"
 #include "sim/report/text_table.h"
@@ -116,11 +116,8 @@ class Command {
     Result<ValidateInput> input = ReadValidateInput(options_);
     if (!input.ok()) return output_.Fail(input.error());
     // What cannot be written is said before the work and not after it.
-    if (const Status folder = MakeFolder(); !folder.ok()) return output_.Fail(folder.error());
-    if (const auto json = options_.Get("json").value_or("-"); json != "-") {
-      if (const Status writable = CheckWritable(json); !writable.ok()) {
-        return output_.Fail(writable.error());
-      }
+    for (const Status& free : {CheckOutputFiles(options_, {}, Traces()), MakeFolder()}) {
+      if (!free.ok()) return output_.Fail(free.error());
     }
     if (const Status measured = MeasureMachine(&input.value()); !measured.ok()) {
       return output_.Fail(measured.error());
@@ -157,6 +154,17 @@ class Command {
     return FitToTraining(input);
   }
 
+  // What --save-traces writes: as simulated, as executed.
+  std::vector<OutputFile> Traces() const {
+    std::vector<OutputFile> traces;
+    if (const auto folder = options_.Get("save-traces")) {
+      for (const char* name : {"simulated.pb", "executed.pb"}) {
+        traces.push_back({"save-traces", (std::filesystem::path(*folder) / name).string()});
+      }
+    }
+    return traces;
+  }
+
   Status MakeFolder() const {
     const auto folder = options_.Get("save-traces");
     if (!folder) return Unit{};
@@ -183,13 +191,11 @@ class Command {
         return output_.Fail(written.error());
       }
     }
-    if (const auto folder = options_.Get("save-traces")) {
-      for (const auto& [name, trace] : {std::pair{"simulated.pb", &validation.simulated},
-                                        std::pair{"executed.pb", &validation.executed}}) {
-        const std::string path = (std::filesystem::path(*folder) / name).string();
-        if (const Status written = WriteTrace(*trace, {}, path); !written.ok()) {
-          return output_.Fail(written.error());
-        }
+    const std::vector<OutputFile> files = Traces();
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      const Trace& trace = i == 0 ? validation.simulated : validation.executed;
+      if (const Status written = WriteTrace(trace, {}, files[i].path); !written.ok()) {
+        return output_.Fail(written.error());
       }
     }
     return validation.comparison.ok() ? ExitCode::kDone : ExitCode::kNo;

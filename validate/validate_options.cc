@@ -30,13 +30,14 @@ const std::vector<OptionGroup>& Groups() {
     std::vector<OptionGroup> groups = TimedTrainingGroups();
     groups.push_back(
         {"Simulation",
-         {{"profile", "FILE|auto",
-           "what this machine's tasks cost, as `twinstep profile` measured it; auto: measured "
-           "first"},
+         {Reads(
+              {"profile", "FILE|auto",
+               "what this machine's tasks cost, as `twinstep profile` measured it; auto: measured "
+               "first"}),
           {"profile-seconds", "X", "time that auto takes (default: 10)"},
-          {"cluster", "NAME|FILE",
-           "constants of the machine, for what the profile lacks (default: what the profile was "
-           "measured on)"},
+          Reads({"cluster", "NAME|FILE",
+                 "constants of the machine, for what the profile lacks (default: what the profile "
+                 "was measured on)"}),
           {"drop", "N", "first steps to leave out: caches and memory warm up (default: 2)"}}});
     groups.push_back(
         {"Verdict: how far the simulation may be off, as a fraction (0.1: ten per cent)",
@@ -49,8 +50,8 @@ const std::vector<OptionGroup>& Groups() {
            "more than predicted"}}});
     groups.push_back(
         {"Output",
-         {{"json", "FILE|-",
-           "the comparison as JSON; - : to standard output, in place of the text"},
+         {Writes({"json", "FILE|-",
+                  "the comparison as JSON; - : to standard output, in place of the text"}),
           {"save-traces", "FOLDER", "simulated.pb and executed.pb, as of traces/trace.proto"},
           {"help", nullptr, "this text"}}});
     return groups;

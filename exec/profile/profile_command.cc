@@ -9,7 +9,7 @@
 #include "exec/profile/profile_input.h"
 #include "exec/profile/profile_options.h"
 #include "exec/profile/statistics.h"
-#include "exec/runtime/atomic_file.h"
+#include "sim/files/atomic_file.h"
 #include "sim/format.h"
 #include "sim/options/run_verb.h"
 #include "sim/report/progress.h"

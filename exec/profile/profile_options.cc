@@ -15,9 +15,9 @@ OptionGroup InputOptions() {
   OptionGroup group = {
       "What to measure: the operators, copies and collectives of this training",
       {ModelOption(),
-       {"data", "FILE",
-        "the text whose bytes are tokens (default: tokens drawn by Zipf's law): how "
-        "often they repeat decides what the embedding's gradient costs"},
+       Reads({"data", "FILE",
+              "the text whose bytes are tokens (default: tokens drawn by Zipf's law): how "
+              "often they repeat decides what the embedding's gradient costs"}),
        {"set", "FIELD=VALUE",
         "change a field of the model, by its path as in the file: --set layers=2. "
         "May be repeated",
@@ -51,7 +51,7 @@ const std::vector<OptionGroup>& Groups() {
          "and while so many threads compute; of cuda those of host tasks"},
         {"seconds", "X", "time to spend, shared by the plans (default: 20)"}}},
       {"Output",
-       {{"output", "FILE", "the profile, a text file of the schema hw_specs/profile.proto"},
+       {Writes({"output", "FILE", "the profile, a text file of the schema hw_specs/profile.proto"}),
         {"append", "FILE",
          "an earlier profile of this machine whose other entries are kept; without --output it is "
          "replaced. One of the two is required"},

@@ -13,10 +13,10 @@
 #include <tuple>
 #include <utility>
 
-#include "exec/runtime/atomic_file.h"
 #include "exec/runtime/safetensors.h"
 #include "exec/runtime/tensor_dtype.h"
 #include "model_zoo/validate_model.h"
+#include "sim/files/atomic_file.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {

@@ -1,5 +1,5 @@
 // Checkpoints: a folder of files step-00000100.safetensors, each a whole training state after so
-// many steps, written so that none is ever half there (exec/runtime/atomic_file.h).
+// many steps, written so that none is ever half there (sim/files/atomic_file.h).
 //
 // A checkpoint holds the whole model's tensors (parameters, masters, moments), whatever the plan
 // that trained them, so that training resumes under any plan. All that is random is drawn by

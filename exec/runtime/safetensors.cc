@@ -10,8 +10,8 @@
 #include <cstring>
 #include <utility>
 
-#include "exec/runtime/atomic_file.h"
 #include "exec/runtime/safetensors_header.h"
+#include "sim/files/atomic_file.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {

@@ -48,7 +48,7 @@ struct TensorView {
 // Bytes of an element; 0 for a type that the format does not have.
 std::int64_t SafetensorsDtypeBytes(const std::string& dtype);
 
-// Writes all or nothing (exec/runtime/atomic_file.h), in the order given. Names must differ, and a
+// Writes all or nothing (sim/files/atomic_file.h), in the order given. Names must differ, and a
 // view's data be as long as its shape says: else an Error (kInternal).
 Status WriteSafetensors(const std::string& path, std::span<const TensorView> tensors,
                         const SafetensorsMetadata& metadata);

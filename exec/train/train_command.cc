@@ -1,18 +1,23 @@
 #include "exec/train/train_command.h"
 
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
+#include <system_error>
 #include <utility>
+#include <vector>
 
-#include "exec/runtime/atomic_file.h"
 #include "exec/runtime/checkpoint.h"
 #include "exec/runtime/execution_trace.h"
 #include "exec/train/step_printer.h"
 #include "exec/train/train_input.h"
 #include "exec/train/train_options.h"
 #include "exec/train/training.h"
+#include "sim/files/atomic_file.h"
 #include "sim/format.h"
+#include "sim/options/output_files.h"
 #include "sim/options/run_verb.h"
 #include "sim/str_cat.h"
 #include "traces/trace_io.h"
@@ -39,6 +44,8 @@ class Command {
       const Status known = CheckTraceName(*trace);
       if (!known.ok()) return known;
     }
+    const Status free = CheckOutputFiles(options_, Weights(input));
+    if (!free.ok()) return free;
     for (const char* option : {"trace", "export"}) {
       const auto path = options_.Get(option);
       if (!path) continue;
@@ -52,6 +59,19 @@ class Command {
     }
     if (!input.checkpoint_folder.empty()) return PrepareCheckpointFolder(input.checkpoint_folder);
     return Unit{};
+  }
+
+  // The files of folders that weights are read from or saved to.
+  static std::vector<std::string> Weights(const TrainInput& input) {
+    std::vector<std::string> files;
+    std::error_code error;
+    for (const std::string& folder : {input.init_from, input.resume, input.checkpoint_folder}) {
+      for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
+           at.increment(error)) {
+        if (at->path().extension() == ".safetensors") files.push_back(at->path().string());
+      }
+    }
+    return files;
   }
 
   Status Train(const TrainInput& input) {
@@ -141,8 +161,10 @@ class Command {
 ExitCode RunTrainCommand(const std::vector<std::string>& arguments, std::ostream& out,
                          std::ostream& err) {
   const VerbOutput output("train", out, err);
-  return RunVerb(output, ParseTrainOptions(arguments), TrainHelp,
-                 [&](const Options& options) { return Command(options, output).Run(); });
+  return RunVerb(
+      output, ParseTrainOptions(arguments), TrainHelp,
+      [&](const Options& options) { return Command(options, output).Run(); },
+      Writer::kPerhapsAnother);
 }
 
 }  // namespace twinstep

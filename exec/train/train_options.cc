@@ -13,7 +13,7 @@ namespace {
 OptionGroup InputOptions() {
   OptionGroup group = {"What to train",
                        {ModelOption(),
-                        {"data", "FILE", "the text to train on (required)"},
+                        Reads({"data", "FILE", "the text to train on (required)"}),
                         {"tokenizer", "NAME", "bytes: a token is a byte (default)"},
                         {"set", "FIELD=VALUE",
                          "change a field of the model, by its path as in the file: --set layers=2. "
@@ -31,12 +31,13 @@ const std::vector<OptionGroup>& Groups() {
          {{"save", "FOLDER", "where checkpoints are saved, the last one after the last step"},
           {"save-every", "N", "steps between checkpoints (default: only after the last step)"},
           {"save-keep", "N", "checkpoints that stay; 0: all (default: 2)"},
-          {"resume", "PATH", "continue from a checkpoint, or from the latest of a folder"},
-          {"export", "FILE", "write the trained weights with Hugging Face's names"},
-          {"log", "FILE",
-           "a line of JSON a step; resuming appends, in place of steps that run again"},
-          {"trace", "FILE",
-           "when each task of the last step ran: .json (ui.perfetto.dev, chrome://tracing) or .pb"},
+          Reads({"resume", "PATH", "continue from a checkpoint, or from the latest of a folder"}),
+          Writes({"export", "FILE", "write the trained weights with Hugging Face's names"}),
+          Writes({"log", "FILE",
+                  "a line of JSON a step; resuming appends, in place of steps that run again"}),
+          Writes({"trace", "FILE",
+                  "when each task of the last step ran: .json (ui.perfetto.dev, chrome://tracing) "
+                  "or .pb"}),
           {"help", nullptr, "this text"}}});
     return groups;
   }();
@@ -73,10 +74,10 @@ std::vector<OptionGroup> TrainingGroups() {
         {"beta1", "X", "decay of Adam's first moment (default: 0.9)"},
         {"beta2", "X", "decay of Adam's second moment (default: 0.95)"},
         {"seed", "N", "of initial weights, data order and dropout (default: 1)"},
-        {"init-from", "PATH",
-         "weights to begin with: a safetensors file or a folder, with Hugging Face's names of "
-         "GPT-2 "
-         "or Llama"}}},
+        Reads(
+            {"init-from", "PATH",
+             "weights to begin with: a safetensors file or a folder, with Hugging Face's names of "
+             "GPT-2 or Llama"})}},
       RecipeOptions(),
       LocalPlanOptions(),
       {"Execution",

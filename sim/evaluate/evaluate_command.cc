@@ -7,6 +7,7 @@
 #include "sim/evaluate/evaluation_report.h"
 #include "sim/evaluate/suites/find_suite.h"
 #include "sim/options/options.h"
+#include "sim/options/output_files.h"
 #include "sim/options/positional.h"
 #include "sim/options/read_option.h"
 #include "sim/options/run_verb.h"
@@ -29,8 +30,9 @@ const std::vector<OptionGroup>& Groups() {
         {"jobs", "N", "threads (default: the machine's cores); the result does not depend on it"}}},
       {"Output",
        {{"summary", nullptr, "no line a row"},
-        {"json", "FILE|-", "everything as JSON; - : to standard output, in place of the text"},
-        {"svg", "FILE", "predicted over measured times as a picture"},
+        Writes(
+            {"json", "FILE|-", "everything as JSON; - : to standard output, in place of the text"}),
+        Writes({"svg", "FILE", "predicted over measured times as a picture"}),
         {"help", nullptr, "this text"}}},
   };
   return kGroups;
@@ -53,7 +55,8 @@ class Command {
       : names_(std::move(names)), options_(options), output_(output) {}
 
   ExitCode Run() {
-    for (const Status& status : {ReadSuites(), ReadEvaluateOptions()}) {
+    for (const Status& status :
+         {CheckOutputFiles(options_, names_), ReadSuites(), ReadEvaluateOptions()}) {
       if (!status.ok()) return output_.Fail(status.error());
     }
     const Result<std::vector<Evaluation>> done = Evaluate(suites_, evaluate_);

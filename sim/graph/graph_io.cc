@@ -142,10 +142,10 @@ Result<TaskGraph> ParseGraph(std::string_view bytes, std::string_view name) {
 Status WriteGraph(const TaskGraph& graph, const std::string& path) {
   Result<std::string> bytes = SerializeGraph(graph);
   if (!bytes.ok()) return bytes.error();
-  std::ofstream out(path, std::ios::binary);
-  out << bytes.value() << std::flush;
-  if (!out) return BadInput(path, "cannot write: " + SystemError());
-  return Unit{};
+  return WriteFile(path, [&bytes](std::ostream& out) -> Status {
+    out << bytes.value();
+    return Unit{};
+  });
 }
 
 Result<TaskGraph> ReadGraph(const std::string& path) {

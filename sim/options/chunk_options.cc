@@ -57,9 +57,9 @@ OptionGroup ChunkOptions() {
        {"checkpoint", "N", "blocks that store their input only (default: 0)"},
        {"swap-interval", "N",
         "one swapped block in N (default: spread over the swapped and checkpointed blocks)"},
-       {"blocks", "FILE",
-        "the choice of each block instead: words keep, checkpoint, swap, one a layer, "
-        "\"12 x keep\" for many"}}};
+       Reads({"blocks", "FILE",
+              "the choice of each block instead: words keep, checkpoint, swap, one a layer, "
+              "\"12 x keep\" for many"})}};
 }
 
 Status ApplyChunkOptions(const Options& options, Plan* plan) {

@@ -16,25 +16,28 @@
 namespace twinstep {
 
 OptionSpec ModelOption() {
-  return {"model", "NAME|FILE",
-          "a name of `twinstep list models`, or a text file like those of model_zoo/ (required)"};
+  return Reads(
+      {"model", "NAME|FILE",
+       "a name of `twinstep list models`, or a text file like those of model_zoo/ (required)"});
 }
 
 OptionSpec ClusterOption() {
-  return {
-      "cluster", "NAME|FILE",
-      "a name of `twinstep list clusters`, or a text file like those of hw_specs/ (default: what "
-      "--profile was measured on)"};
+  return Reads(
+      {"cluster", "NAME|FILE",
+       "a name of `twinstep list clusters`, or a text file like those of hw_specs/ (default: what "
+       "--profile was measured on)"});
 }
 
 OptionSpec ProfileOption() {
-  return {"profile", "FILE", "measured costs, which take precedence over the cluster's rooflines"};
+  return Reads(
+      {"profile", "FILE", "measured costs, which take precedence over the cluster's rooflines"});
 }
 
 OptionSpec FrameworkOption() {
-  return {"framework", "NAME|FILE",
-          "what training software adds, a name of `twinstep list frameworks` or a text file like "
-          "those of hw_specs/frameworks/ (default: every operation is one fused kernel)"};
+  return Reads({"framework", "NAME|FILE",
+                "what training software adds, a name of `twinstep list frameworks` or a text file "
+                "like those of hw_specs/frameworks/ (default: every operation is one fused "
+                "kernel)"});
 }
 
 void AppendOptions(std::vector<OptionSpec> more, std::vector<OptionSpec>* options) {

@@ -35,23 +35,27 @@ po::options_description Describe(const std::vector<OptionGroup>& groups) {
   return all;
 }
 
-bool TakesValue(const std::vector<OptionGroup>& groups, std::string_view name) {
-  return std::any_of(groups.begin(), groups.end(), [name](const OptionGroup& group) {
-    return std::any_of(group.options.begin(), group.options.end(), [name](const OptionSpec& spec) {
-      return spec.name == name && spec.argument != nullptr;
-    });
-  });
-}
-
-bool Repeats(const std::vector<OptionGroup>& groups, std::string_view name) {
-  return std::any_of(groups.begin(), groups.end(), [name](const OptionGroup& group) {
-    return std::any_of(group.options.begin(), group.options.end(), [name](const OptionSpec& spec) {
-      return spec.name == name && spec.repeats;
-    });
-  });
+const OptionSpec& SpecOf(const std::vector<OptionGroup>& groups, std::string_view name) {
+  for (const OptionGroup& group : groups) {
+    for (const OptionSpec& option : group.options) {
+      if (option.name == name) return option;
+    }
+  }
+  static const OptionSpec kSwitch{"", nullptr, ""};
+  return kSwitch;
 }
 
 }  // namespace
+
+OptionSpec Reads(OptionSpec option) {
+  option.file = FileUse::kRead;
+  return option;
+}
+
+OptionSpec Writes(OptionSpec option) {
+  option.file = FileUse::kWritten;
+  return option;
+}
 
 std::optional<std::string> Options::Get(std::string_view name) const {
   for (const Option& option : given_) {
@@ -90,14 +94,20 @@ Result<Options> ParseOptions(const std::vector<OptionGroup>& groups, const std::
         return Error{.message = StrCat("unexpected argument '", text,
                                        "': options begin with -- (twinstep ", verb, " --help)")};
       }
-      if (++times[option.string_key] > 1 && !Repeats(groups, option.string_key)) {
+      const OptionSpec& spec = SpecOf(groups, option.string_key);
+      if (++times[option.string_key] > 1 && !spec.repeats) {
         return Error{.message = StrCat("--", option.string_key, " is given twice")};
       }
       const std::string value = option.value.empty() ? "" : option.value[0];
-      if (value.empty() && TakesValue(groups, option.string_key)) {
+      if (value.empty() && spec.argument != nullptr) {
         return Error{.message = StrCat("--", option.string_key, ": the value is empty")};
       }
-      given.push_back({option.string_key, value});
+      if (value == "-" && spec.file == FileUse::kWritten &&
+          !std::string_view(spec.argument).ends_with("|-")) {
+        return Error{.message = StrCat("--", option.string_key,
+                                       " needs a file: it cannot go to standard output")};
+      }
+      given.push_back({option.string_key, value, spec.file});
     }
   } catch (const po::unknown_option& error) {
     const std::string name = error.get_option_name();

@@ -14,12 +14,20 @@
 
 namespace twinstep {
 
+// What a verb does with the file that an option names (sim/options/output_files.h).
+enum class FileUse { kNoFile, kRead, kWritten };
+
 struct OptionSpec {
   const char* name;
-  const char* argument;  // Null: a switch.
+  const char* argument;  // Null: a switch. "FILE|-": - is standard output.
   const char* help;
   bool repeats = false;  // May be given several times.
+  FileUse file = FileUse::kNoFile;
 };
+
+// {"plan", "FILE", "..."} of an option whose value names a file: Reads({"plan", "FILE", "..."}).
+OptionSpec Reads(OptionSpec option);
+OptionSpec Writes(OptionSpec option);
 
 struct OptionGroup {
   const char* title;
@@ -30,6 +38,7 @@ struct OptionGroup {
 struct Option {
   std::string name;
   std::string value;
+  FileUse file = FileUse::kNoFile;
   bool operator==(const Option&) const = default;
 };
 

@@ -1,50 +1,72 @@
 #include "sim/options/output_files.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
-#include <utility>
 
+#include "sim/files/atomic_file.h"
 #include "sim/options/read_option.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
 namespace {
 
+// What can be overwritten.
+bool IsFile(const std::string& path) { return path != "-" && !IsStream(path); }
+
 bool AreOneFile(const std::string& a, const std::string& b) {
   std::error_code error;
   if (std::filesystem::exists(a, error) && std::filesystem::exists(b, error)) {
     return std::filesystem::equivalent(a, b, error);
   }
-  return std::filesystem::weakly_canonical(a, error) == std::filesystem::weakly_canonical(b, error);
+  return WrittenPath(a) == WrittenPath(b);
 }
 
-// What can be overwritten.
-bool IsFile(const std::string& path) {
+// Inputs may be names of what is built in, too.
+bool IsInput(const std::string& input, const std::string& path) {
   std::error_code error;
-  const auto type = std::filesystem::status(path, error).type();
-  return path != "-" && (type == std::filesystem::file_type::regular ||
-                         type == std::filesystem::file_type::not_found);
+  return std::filesystem::is_regular_file(input, error) && AreOneFile(input, path);
+}
+
+std::vector<OutputFile> OutputsOf(const Options& options) {
+  std::vector<OutputFile> outputs;
+  for (const Option& option : options.given()) {
+    if (option.file != FileUse::kWritten || !IsFile(option.value)) continue;
+    outputs.push_back({option.name, option.value});
+  }
+  return outputs;
 }
 
 }  // namespace
 
-Status CheckOutputFiles(const std::vector<std::string>& inputs, const Options& options,
-                        const std::vector<std::string>& names) {
-  std::vector<std::pair<std::string, std::string>> outputs;
-  for (const std::string& name : names) {
-    const auto path = options.Get(name);
-    if (!path || !IsFile(*path)) continue;
+Status CheckOutputFiles(const Options& options, const std::vector<std::string>& inputs,
+                        const std::vector<OutputFile>& more_outputs) {
+  std::vector<OutputFile> outputs = OutputsOf(options);
+  const std::size_t of_options = outputs.size();
+  outputs.insert(outputs.end(), more_outputs.begin(), more_outputs.end());
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const auto& [name, path] = outputs[i];
     for (const std::string& input : inputs) {
-      if (AreOneFile(input, *path)) {
-        return OptionError(name, StrCat(*path, " is what is read, it would be overwritten"));
-      }
+      if (!IsInput(input, path)) continue;
+      return OptionError(name, StrCat(path, " is what is read, and would be overwritten"));
     }
-    for (const auto& [other, other_path] : outputs) {
-      if (AreOneFile(other_path, *path)) {
-        return OptionError(name, StrCat(*path, " is the file of --", other, ", too"));
-      }
+    for (const Option& option : options.given()) {
+      if (option.file != FileUse::kRead || !IsInput(option.value, path)) continue;
+      return OptionError(
+          name, StrCat(path, " is what --", option.name, " reads, and would be overwritten"));
     }
-    outputs.emplace_back(name, *path);
+    for (std::size_t j = 0; j < std::min(i, of_options); ++j) {
+      if (outputs[j].option == name || !AreOneFile(outputs[j].path, path)) continue;
+      return OptionError(name, StrCat(path, " is the file of --", outputs[j].option, ", too"));
+    }
+  }
+  return Unit{};
+}
+
+Status CheckOutputsWritable(const Options& options) {
+  for (const OutputFile& output : OutputsOf(options)) {
+    const Status writable = CheckWritable(output.path);
+    if (!writable.ok()) return OptionError(output.option, writable.error().message);
   }
   return Unit{};
 }

@@ -1,6 +1,8 @@
-// Outputs that would destroy what they come from.
+// Files that a verb writes, before it writes any: none may be one that it reads, or one that it
+// writes for another option, by whatever name or link. RunVerb asks for all that options name
+// (Reads and Writes of sim/options/options.h); verbs ask again for what they only know later:
 //
-//   Status free = CheckOutputFiles({"a.pb"}, options, {"json", "html"});
+//   Status free = CheckOutputFiles(options, FilesOfTrace(name));
 #pragma once
 
 #include <string>
@@ -11,9 +13,18 @@
 
 namespace twinstep {
 
-// An Error (kBadInput) names the option whose file is one of the inputs, or that of another of the
-// options, by whatever name or link. "-" is no file, nor is a device.
-Status CheckOutputFiles(const std::vector<std::string>& inputs, const Options& options,
-                        const std::vector<std::string>& names);
+struct OutputFile {
+  std::string option;  // Without dashes.
+  std::string path;
+};
+
+// An Error (kBadInput) names the option and the file. Beside those of options, `inputs` are read
+// and `more_outputs` are written, which differ among themselves. "-" is no file, nor are devices
+// and pipes; inputs that are no files are passed over.
+Status CheckOutputFiles(const Options& options, const std::vector<std::string>& inputs = {},
+                        const std::vector<OutputFile>& more_outputs = {});
+
+// Whether every file that an option says to write could be written now. Leaves nothing behind.
+Status CheckOutputsWritable(const Options& options);
 
 }  // namespace twinstep

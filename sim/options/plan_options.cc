@@ -101,7 +101,7 @@ OptionGroup RecipeOptions() {
 OptionGroup PlanOptions() {
   return {
       "Plan: how an iteration is spread (flags override the file)",
-      {{"plan", "FILE", "a text file of the schema sim/plan/plan.proto"},
+      {Reads({"plan", "FILE", "a text file of the schema sim/plan/plan.proto"}),
        {"tp", "N", "tensor-parallel size t (default: 1)"},
        {"cp", "N", "context-parallel size c (default: 1)"},
        {"pp", "N", "pipeline-parallel size p (default: 1); the data-parallel size is GPUs/(t c p)"},

@@ -38,9 +38,15 @@ class VerbOutput {
   std::ostream& err_;
 };
 
-// Says what is wrong with the options, or writes `help` if --help is among them, or runs.
+// Whether this process writes the files that options name, or possibly another one of the same run,
+// which then sees for itself that it can.
+enum class Writer { kThis, kPerhapsAnother };
+
+// Says what is wrong with the options, or writes `help` if --help is among them, or runs. Outputs
+// that would replace an input or each other (sim/options/output_files.h) are errors before anything
+// runs, and so are those that cannot be written.
 ExitCode RunVerb(const VerbOutput& output, const Result<Options>& options,
                  const std::function<std::string()>& help,
-                 const std::function<ExitCode(const Options&)>& run);
+                 const std::function<ExitCode(const Options&)>& run, Writer writer = Writer::kThis);
 
 }  // namespace twinstep

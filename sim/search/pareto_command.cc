@@ -24,21 +24,22 @@ using nlohmann::ordered_json;
 const std::vector<OptionGroup>& Groups() {
   static const std::vector<OptionGroup> kGroups = {
       {"Which layer",
-       {{"model", "NAME|FILE", "a name of `twinstep list models`, or a file (required)"},
-        {"cluster", "NAME|FILE", "a name of `twinstep list clusters`, or a file (required)"},
+       {Reads({"model", "NAME|FILE", "a name of `twinstep list models`, or a file (required)"}),
+        Reads({"cluster", "NAME|FILE", "a name of `twinstep list clusters`, or a file (required)"}),
         {"seq", "N", "tokens of a sequence (default: the model's max_sequence_length)"},
         {"micro-batch", "N", "sequences of a micro-batch (default: 1)"},
         {"tp", "N", "tensor-parallel size t (default: 1)"},
         {"cp", "N", "context-parallel size c (default: 1)"},
         {"sequence-parallel", "on|off", "(default: on if t > 1)"},
         {"attention", "NAME", "flash or unfused (default: flash)"},
-        {"profile", "FILE", "measured costs"},
+        Reads({"profile", "FILE", "measured costs"}),
         {"set", "FIELD=VALUE", "change a field of the model or the cluster. May be repeated",
          /*repeats=*/true}}},
       RecipeOptions(),
       {"Output",
-       {{"json", "FILE|-", "the front as JSON; - : to standard output, in place of the text"},
-        {"plot", "FILE", "the front as a picture (.svg)"},
+       {Writes(
+            {"json", "FILE|-", "the front as JSON; - : to standard output, in place of the text"}),
+        Writes({"plot", "FILE", "the front as a picture (.svg)"}),
         {"help", nullptr, "this text"}}},
   };
   return kGroups;

@@ -145,12 +145,13 @@ ExitCode Finish(const Options& options, const Ranking& report, const VerbOutput&
 const std::vector<OptionGroup>& MergeGroups() {
   static const std::vector<OptionGroup> kGroups = {
       {"Parts",
-       {{"part", "FILE", "a --json file of `twinstep rank --shard I/N`; each of them once",
-         /*repeats=*/true}}},
+       {Reads({"part", "FILE", "a --json file of `twinstep rank --shard I/N`; each of them once",
+               /*repeats=*/true})}},
       {"Output",
-       {{"json", "FILE|-", "the ranking as JSON; - : to standard output, in place of the text"},
+       {Writes({"json", "FILE|-",
+                "the ranking as JSON; - : to standard output, in place of the text"}),
         {"plans", "DIR", "the best plans as files that `simulate` and `train` take with --plan"},
-        {"plot", "FILE", "scaling over GPUs as a picture (.svg)"},
+        Writes({"plot", "FILE", "scaling over GPUs as a picture (.svg)"}),
         {"help", nullptr, "this text"}}}};
   return kGroups;
 }

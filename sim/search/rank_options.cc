@@ -22,8 +22,8 @@ constexpr double kDefaultGap = 0.001;
 const std::vector<OptionGroup>& Groups() {
   static const std::vector<OptionGroup> kGroups = {
       {"What to search for. A list is 4,8 or 32..256 or 32..256:8 (in steps of 8)",
-       {{"model", "NAME|FILE", "a name of `twinstep list models`, or a file (required)"},
-        {"cluster", "NAME|FILE", "a name of `twinstep list clusters`, or a file (required)"},
+       {Reads({"model", "NAME|FILE", "a name of `twinstep list models`, or a file (required)"}),
+        Reads({"cluster", "NAME|FILE", "a name of `twinstep list clusters`, or a file (required)"}),
         {"gpus", "LIST", "numbers of GPUs (default: all of the cluster)"},
         {"nodes", "LIST", "instead of --gpus: whole nodes"},
         {"seq", "N", "tokens of a sequence (default: the model's max_sequence_length)"},
@@ -60,7 +60,7 @@ const std::vector<OptionGroup>& Groups() {
          "none, selective, balanced, full, with commas between (default: all but selective, which "
          "is for unfused attention)"}}},
       {"Choices that are fixed unless several are given, with commas between",
-       {{"plan", "FILE", "a plan whose fields are kept, sizes too (sim/plan/plan.proto)"},
+       {Reads({"plan", "FILE", "a plan whose fields are kept, sizes too (sim/plan/plan.proto)"}),
         {"micro-batch", "LIST", "sequences of a micro-batch (default: 1)"},
         {"zero", "LIST", "ZeRO stages (default: 1)"},
         {"tp-overlap", "WORDS", "none, chunked (default: none)"},
@@ -92,10 +92,11 @@ const std::vector<OptionGroup>& Groups() {
         {"shard", "I/N", "search the I-th of N parts; `twinstep merge` joins their --json files"}}},
       {"Output",
        {{"explain", nullptr, "what became of every plan, one line each"},
-        {"json", "FILE|-", "the ranking as JSON; - : to standard output, in place of the text"},
-        {"csv", "FILE", "every plan as a line of a table"},
+        Writes({"json", "FILE|-",
+                "the ranking as JSON; - : to standard output, in place of the text"}),
+        Writes({"csv", "FILE", "every plan as a line of a table"}),
         {"plans", "DIR", "the best plans as files that `simulate` and `train` take with --plan"},
-        {"plot", "FILE", "scaling over --gpus as a picture (.svg)"},
+        Writes({"plot", "FILE", "scaling over --gpus as a picture (.svg)"}),
         {"help", nullptr, "this text"}}},
   };
   return kGroups;

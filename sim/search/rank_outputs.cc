@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "sim/format.h"
+#include "sim/options/output_files.h"
 #include "sim/report/json_report.h"
 #include "sim/report/write_text.h"
 #include "sim/search/plan_space.h"
@@ -40,6 +42,20 @@ Status WritePlans(const std::string& directory, const Ranking& report) {
   return Unit{};
 }
 
+// Files of an earlier search, in whose place new ones may come.
+std::vector<OutputFile> EarlierPlans(const std::string& directory) {
+  std::vector<OutputFile> plans;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(directory, error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (name.starts_with("plan-") && name.ends_with(".textproto")) {
+      plans.push_back({"plans", at->path().string()});
+    }
+  }
+  return plans;
+}
+
 }  // namespace
 
 Status CheckRankOutputs(const Options& options, bool is_sweep) {
@@ -49,7 +65,8 @@ Status CheckRankOutputs(const Options& options, bool is_sweep) {
   if (options.Has("explain") && options.Get("json") == "-") {
     return Error{.message = "--explain goes to standard output, as --json - does"};
   }
-  return Unit{};
+  const auto plans = options.Get("plans");
+  return plans ? CheckOutputFiles(options, {}, EarlierPlans(*plans)) : Status(Unit{});
 }
 
 Status WriteRankOutputs(const Options& options, const Ranking& report, std::ostream& out) {

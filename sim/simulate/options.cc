@@ -61,17 +61,18 @@ const std::vector<OptionGroup>& Groups() {
          "term by term beside it (default: fast)"},
         {"all-ranks", nullptr, "simulate every rank, not one of each class of equal ranks"}}},
       {"Output",
-       {{"json", "FILE|-",
-         "the report as JSON, also of an infeasible plan; - : to standard output, "
-         "in place of the text"},
-        {"trace", "FILE",
-         "when each task ran: .pftrace or .json (ui.perfetto.dev, chrome://tracing), .pb "
-         "(traces/trace.proto), or .et: Chakra execution traces, one a rank (FILE.0.et ...)"},
+       {Writes({"json", "FILE|-",
+                "the report as JSON, also of an infeasible plan; - : to standard output, "
+                "in place of the text"}),
+        Writes(
+            {"trace", "FILE",
+             "when each task ran: .pftrace or .json (ui.perfetto.dev, chrome://tracing), .pb "
+             "(traces/trace.proto), or .et: Chakra execution traces, one a rank (FILE.0.et ...)"}),
         {"trace-flows", nullptr, "arrows along dependencies in a .json or .pftrace trace"},
         {"schedule-view", nullptr,
          "the pipeline as text, and where activation blocks are in each "
          "step"},
-        {"dot", "FILE", "the task graph for Graphviz"},
+        Writes({"dot", "FILE", "the task graph for Graphviz"}),
         {"help", nullptr, "this text"}}},
   };
   return kGroups;

@@ -3,13 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
-#include <map>
-#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "sim/graph/dot.h"
+#include "sim/options/output_files.h"
 #include "sim/options/run_verb.h"
 #include "sim/report/json_report.h"
 #include "sim/report/progress.h"
@@ -73,28 +72,6 @@ class Command {
         return Error{.message = StrCat("--", name, " is for one iteration, and --set sweeps")};
       }
     }
-    return CheckOutputsDiffer();
-  }
-
-  // The file that is written last would replace the other. Devices, as /dev/null, take both.
-  Status CheckOutputsDiffer() const {
-    std::map<std::string, const char*> option_of;
-    for (const char* name : {"json", "trace", "dot"}) {
-      const auto path = options_.Get(name);
-      if (!path || (path == "-" && JsonToStandardOutput())) continue;
-      std::error_code error;
-      const std::filesystem::path whole = std::filesystem::weakly_canonical(*path, error);
-      if (error) continue;  // Said when it is written.
-      if (std::filesystem::exists(whole, error) &&
-          !std::filesystem::is_regular_file(whole, error)) {
-        continue;
-      }
-      const auto [other, is_new] = option_of.try_emplace(whole.string(), name);
-      if (!is_new) {
-        return Error{.message =
-                         StrCat("--", other->second, " and --", name, " both write ", *path)};
-      }
-    }
     return Unit{};
   }
 
@@ -115,7 +92,11 @@ class Command {
     if (!input.ok()) return output_.Fail(input.error());
     // A file a rank: none stands for others.
     const auto trace = options_.Get("trace");
-    if (trace && IsChakraName(*trace)) input.value().all_ranks = true;
+    if (trace && IsChakraName(*trace)) {
+      input.value().all_ranks = true;
+      const Status free = CheckOutputFiles(options_, {}, ChakraFiles(*trace, input.value().gpus));
+      if (!free.ok()) return output_.Fail(free.error());
+    }
     Progress progress(kSimulateSteps + StepsOfEffectCheck(options_));
     Result<Simulation> done =
         Simulate(input.value(), &progress, options_.Has("trace") ? kTraceMemoryPoints : 0);
@@ -137,6 +118,14 @@ class Command {
         return output_.Fail(status.error());
     }
     return report.infeasible ? report.infeasible->code : ExitCode::kDone;
+  }
+
+  static std::vector<OutputFile> ChakraFiles(const std::string& trace, std::int64_t ranks) {
+    std::vector<OutputFile> files = {{"trace", ChakraGroupsName(trace)}};
+    for (std::int64_t i = 0; i < ranks; ++i) {
+      files.push_back({"trace", ChakraFileName(trace, static_cast<std::uint32_t>(i))});
+    }
+    return files;
   }
 
   void AddEffectWarnings(const SimulateInput& input, Simulation* simulation, Progress* progress) {

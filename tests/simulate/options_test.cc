@@ -20,9 +20,11 @@ TEST(OptionsTest, KeepsWhatWasGivenInOrder) {
   const Result<Options> options =
       ParseOptions({"--tp", "2", "--json", "-", "--set=a=1,2", "--set", "b=3", "--all-ranks"});
   ASSERT_TRUE(options.ok()) << options.error().message;
-  EXPECT_EQ(options.value().given(),
-            (std::vector<Option>{
-                {"tp", "2"}, {"json", "-"}, {"set", "a=1,2"}, {"set", "b=3"}, {"all-ranks", ""}}));
+  EXPECT_EQ(options.value().given(), (std::vector<Option>{{"tp", "2"},
+                                                          {"json", "-", FileUse::kWritten},
+                                                          {"set", "a=1,2"},
+                                                          {"set", "b=3"},
+                                                          {"all-ranks", ""}}));
   EXPECT_EQ(options.value().Get("tp"), "2");
   EXPECT_TRUE(options.value().Has("all-ranks"));
   EXPECT_FALSE(options.value().Has("cp"));

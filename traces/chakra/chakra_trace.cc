@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "sim/files/write_file.h"
 #include "sim/graph/op.h"
 #include "sim/str_cat.h"
 #include "traces/chakra/chakra_attributes.h"
@@ -22,10 +22,6 @@ namespace {
 constexpr std::int64_t kPicosecondsPerMicrosecond = 1'000'000;
 // What is written here, in the words of the tools that write Chakra traces.
 constexpr char kSchema[] = "0.0.4";
-
-std::string GroupsFileName(const std::string& path) {
-  return path.substr(0, path.size() - std::strlen(".et")) + ".groups.json";
-}
 
 void AddInteger(const char* name, std::int64_t value, chakra::Node* node) {
   chakra::Attribute* attribute = node->add_attr();
@@ -74,10 +70,6 @@ chakra::CollectiveType CollectiveOf(OpCode op) {
   return chakra::ALL_REDUCE;
 }
 
-Error FileError(const std::string& path) {
-  return Error{.message = StrCat(path, ": cannot write: ", std::strerror(errno))};
-}
-
 class Writer {
  public:
   Writer(const TaskGraph& graph, const Trace& trace) : graph_(graph), trace_(trace) {
@@ -91,9 +83,7 @@ class Writer {
     }
   }
 
-  Status WriteRank(RankId rank, const std::string& path) {
-    std::ofstream out(path, std::ios::binary);
-    if (!out) return FileError(path);
+  void WriteRank(RankId rank, std::ostream& out) {
     Append(Metadata(rank == 0), &out);
     // Predecessors by task; a ring shift's second half has its id behind all tasks.
     const TaskId begin = graph_.rank_begin[rank], end = graph_.rank_begin[rank + 1];
@@ -125,9 +115,6 @@ class Writer {
       const auto half = second_half.find(id);
       if (half != second_half.end()) Append(SecondHalf(id, node, half->second), &out);
     }
-    out.close();
-    if (!out) return FileError(path);
-    return Unit{};
   }
 
   // {"0": [0, 1], ...}: the ranks of each group, as astra-sim takes them.
@@ -141,7 +128,7 @@ class Writer {
 
  private:
   template <typename Message>
-  static void Append(const Message& message, std::ofstream* out) {
+  static void Append(const Message& message, std::ostream* out) {
     const std::string bytes = message.SerializeAsString();
     std::uint64_t size = bytes.size();
     do {
@@ -357,6 +344,10 @@ std::string ChakraFileName(const std::string& path, std::uint32_t rank) {
   return StrCat(path.substr(0, path.size() - std::strlen(".et")), ".", rank, ".et");
 }
 
+std::string ChakraGroupsName(const std::string& path) {
+  return path.substr(0, path.size() - std::strlen(".et")) + ".groups.json";
+}
+
 Status WriteChakra(const TaskGraph& graph, const Trace& trace, const std::string& path) {
   if (graph.IsFolded()) {
     return Error{.message = StrCat(path, ": a Chakra trace has a file for every rank, and ",
@@ -365,16 +356,17 @@ Status WriteChakra(const TaskGraph& graph, const Trace& trace, const std::string
   }
   Writer writer(graph, trace);
   for (RankId rank = 0; rank < graph.ranks.size(); ++rank) {
-    const Status written =
-        writer.WriteRank(rank, ChakraFileName(path, graph.ranks[rank].global_rank));
+    const Status written = WriteFile(ChakraFileName(path, graph.ranks[rank].global_rank),
+                                     [&](std::ostream& out) -> Status {
+                                       writer.WriteRank(rank, out);
+                                       return Unit{};
+                                     });
     if (!written.ok()) return written;
   }
-  const std::string groups = GroupsFileName(path);
-  std::ofstream out(groups, std::ios::binary);
-  out << writer.Groups();
-  out.close();
-  if (!out) return FileError(groups);
-  return Unit{};
+  return WriteFile(ChakraGroupsName(path), [&](std::ostream& out) -> Status {
+    out << writer.Groups();
+    return Unit{};
+  });
 }
 
 Result<std::optional<Trace>> OwnTraceOf(std::span<const ChakraFile> files) {

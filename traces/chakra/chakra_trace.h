@@ -33,6 +33,9 @@ bool IsChakraName(const std::string& path);
 // The file of a rank: "step.et" and 3 are "step.3.et".
 std::string ChakraFileName(const std::string& path, std::uint32_t rank);
 
+// The file beside them that says which ranks are in which group.
+std::string ChakraGroupsName(const std::string& path);
+
 // The trace that WriteChakra wrote; nothing where another program wrote the files. An Error
 // (kBadInput) names the file and the node that does not fit, or the rank that is missing or there
 // twice.

@@ -32,7 +32,7 @@ constexpr int kMostTraces = 2;
 const std::vector<OptionGroup>& Groups() {
   static const std::vector<OptionGroup> kGroups = {
       {"How",
-       {{"html", "FILE", "a page for a browser, which needs no other file and no network"},
+       {Writes({"html", "FILE", "a page for a browser, which needs no other file and no network"}),
         {"text", nullptr, "lanes as text (the default)"}}},
       {"What",
        {StepOption("step"),
@@ -72,7 +72,7 @@ class Command {
     for (const std::string& file : files_) {
       Result<OpenedTrace> opened = OpenTrace(file, {step_});
       if (!opened.ok()) return output_.Fail(opened.error());
-      const Status free = CheckOutputFiles(opened.value().report.files, options_, {"html"});
+      const Status free = CheckOutputFiles(options_, opened.value().report.files);
       if (!free.ok()) return output_.Fail(free.error());
       for (const std::string& remark : opened.value().report.remarks) {
         output_.Say(StrCat(file, ": ", remark));

@@ -9,9 +9,9 @@
 #include <csignal>
 #include <random>
 
-#include "exec/runtime/atomic_file.h"
 #include "exec/runtime/safetensors.h"
 #include "model_zoo/find_model.h"
+#include "sim/files/atomic_file.h"
 #include "tests/exec/runtime/test_folder.h"
 #include "tests/exec/runtime/training_state.h"
 

@@ -1,19 +1,15 @@
 #include "exec/runtime/safetensors.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <array>
 #include <filesystem>
 #include <optional>
 #include <random>
 #include <string>
 
-#include "exec/runtime/atomic_file.h"
 #include "exec/runtime/safetensors_header.h"
+#include "sim/files/atomic_file.h"
 #include "tests/exec/runtime/test_folder.h"
 
 namespace twinstep {
@@ -142,7 +138,7 @@ TEST(Safetensors, WriterRefusesWhatContradictsItself) {
 TEST(Safetensors, MissingFolderIsNamed) {
   const Status written = WriteExample("/nowhere/at/all.safetensors");
   ASSERT_FALSE(written.ok());
-  EXPECT_THAT(written.error().message, HasSubstr("/nowhere/at/all.safetensors: cannot create"));
+  EXPECT_THAT(written.error().message, HasSubstr("/nowhere/at/all.safetensors: cannot write"));
 }
 
 struct Refused {
@@ -313,60 +309,6 @@ TEST(Safetensors, MutatedFilesAreRefusedOrReadable) {
     EXPECT_LE(data_bytes, bytes.size());
   }
   EXPECT_GT(accepted, 0);
-}
-
-TEST(AtomicFile, LeavesTheOldFileUntilCommitted) {
-  const TestFolder folder;
-  const std::string path = folder.File("x");
-  WriteBytes(path, "old");
-  {
-    Result<AtomicFile> file = AtomicFile::Create(path);
-    ASSERT_TRUE(file.ok());
-    ASSERT_TRUE(file.value().Append(Bytes("new")).ok());
-    EXPECT_EQ(ReadBytes(path), "old");
-    EXPECT_EQ(ReadBytes(TemporaryPath(path)), "new");
-  }
-  EXPECT_EQ(ReadBytes(path), "old");
-  EXPECT_FALSE(std::filesystem::exists(TemporaryPath(path)));
-  Result<AtomicFile> file = AtomicFile::Create(path);
-  ASSERT_TRUE(file.ok());
-  ASSERT_TRUE(file.value().Append(Bytes("new")).ok());
-  ASSERT_TRUE(file.value().Commit().ok());
-  EXPECT_EQ(ReadBytes(path), "new");
-  EXPECT_FALSE(std::filesystem::exists(TemporaryPath(path)));
-}
-
-void WriteAll(const std::string& path, const std::string& text) {
-  ASSERT_TRUE(CheckWritable(path).ok());
-  Result<AtomicFile> file = AtomicFile::Create(path);
-  ASSERT_TRUE(file.ok()) << file.error().message;
-  ASSERT_TRUE(file.value().Append(Bytes(text)).ok());
-  ASSERT_TRUE(file.value().Commit().ok());
-}
-
-TEST(AtomicFile, ReplacesWhatALinkNamesAndNotTheLink) {
-  const TestFolder folder;
-  const std::string target = folder.File("target"), link = folder.File("link");
-  WriteBytes(target, "old");
-  std::filesystem::create_symlink("target", link);
-  WriteAll(link, "new");
-  EXPECT_TRUE(std::filesystem::is_symlink(link));
-  EXPECT_EQ(ReadBytes(target), "new");
-}
-
-TEST(AtomicFile, WritesIntoAPipeAndLeavesIt) {
-  const TestFolder folder;
-  const std::string pipe = folder.File("pipe");
-  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
-  ASSERT_GE(reader, 0);
-  WriteAll(pipe, "new");
-  std::array<char, 8> got{};
-  EXPECT_EQ(read(reader, got.data(), got.size()), 3);
-  EXPECT_EQ(std::string(got.data()), "new");
-  close(reader);
-  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
-  EXPECT_FALSE(std::filesystem::exists(TemporaryPath(pipe)));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
-#include "exec/runtime/atomic_file.h"
+#include "sim/files/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,22 +17,6 @@ namespace {
 
 Error SystemError(const std::string& path, const char* action, int reason) {
   return Error{.message = StrCat(path, ": cannot ", action, ": ", std::strerror(reason))};
-}
-
-// Devices, pipes and sockets are written to: a file in their place would end them.
-bool IsStream(const std::string& path) {
-  std::error_code ignored;
-  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
-  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) &&
-         !std::filesystem::is_directory(status);
-}
-
-// What a symbolic link names is replaced, and not the link.
-std::string Target(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_symlink(path, error)) return path;
-  const std::filesystem::path target = std::filesystem::canonical(path, error);
-  return error ? path : target.string();
 }
 
 std::string FolderOf(const std::string& path) {
@@ -52,6 +37,26 @@ Status SyncFolder(const std::string& folder) {
 
 }  // namespace
 
+// Devices, pipes and sockets are written to: a file in their place would end them.
+bool IsStream(const std::string& path) {
+  std::error_code ignored;
+  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) &&
+         !std::filesystem::is_directory(status);
+}
+
+std::string WrittenPath(const std::string& path) {
+  // As many links as Linux follows; what they name need not be there.
+  constexpr int kMostLinks = 40;
+  std::error_code error;
+  std::filesystem::path at = std::filesystem::absolute(path, error);
+  for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(at, error); ++i) {
+    at = at.parent_path() / std::filesystem::read_symlink(at, error);
+  }
+  const std::filesystem::path whole = std::filesystem::weakly_canonical(at, error);
+  return error ? at.string() : whole.string();
+}
+
 std::string TemporaryPath(const std::string& path) {
   const std::filesystem::path whole(path);
   return (whole.parent_path() / StrCat(".", whole.filename().string(), ".tmp")).string();
@@ -63,17 +68,25 @@ Result<AtomicFile> AtomicFile::Create(const std::string& named) {
     if (descriptor < 0) return SystemError(named, "open", errno);
     return AtomicFile(named, "", descriptor);
   }
-  const std::string path = Target(named);
+  std::error_code error;
+  const std::string path = std::filesystem::is_symlink(named, error) ? WrittenPath(named) : named;
+  if (std::filesystem::is_directory(path, error)) return SystemError(named, "write", EISDIR);
   const std::string temporary_path = TemporaryPath(path);
   const int descriptor =
       open(temporary_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor < 0) return SystemError(path, "create", errno);
-  return AtomicFile(path, temporary_path, descriptor);
+  if (descriptor < 0) return SystemError(path, "write", errno);
+  AtomicFile file(path, temporary_path, descriptor);
+  struct stat old;
+  if (stat(path.c_str(), &old) == 0) {
+    // A file that was protected stays so.
+    if (access(path.c_str(), W_OK) != 0) return SystemError(path, "write", errno);
+    // Some file systems have no permissions to keep.
+    (void)fchmod(descriptor, old.st_mode & 07777);
+  }
+  return file;
 }
 
 Status CheckWritable(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return SystemError(path, "write", EISDIR);
   // Opening a pipe would wait for its reader, and closing it again end what that reads.
   if (IsStream(path)) {
     if (access(path.c_str(), W_OK) != 0) return SystemError(path, "write", errno);
@@ -103,31 +116,32 @@ Status AtomicFile::Append(std::span<const std::byte> bytes) {
         write(descriptor_, bytes.data(), std::min(bytes.size(), kMaxWriteBytes));
     if (written < 0) {
       if (errno == EINTR) continue;
-      return SystemError(is_stream() ? path_ : temporary_path_, "write", errno);
+      return SystemError(path_, "write", errno);
     }
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
   return Unit{};
 }
 
-Status AtomicFile::Commit() {
+Status AtomicFile::Commit(Survives survives) {
   if (is_stream()) {
     if (close(std::exchange(descriptor_, -1)) != 0) return SystemError(path_, "close", errno);
     return Unit{};
   }
-  if (fsync(descriptor_) != 0) return SystemError(temporary_path_, "sync", errno);
+  const bool is_synced = survives == Survives::kMachine;
+  if (is_synced && fsync(descriptor_) != 0) return SystemError(path_, "sync", errno);
   // A network file system may report a failed write only here.
   if (close(std::exchange(descriptor_, -1)) != 0) {
     const int reason = errno;
     unlink(temporary_path_.c_str());
-    return SystemError(temporary_path_, "close", reason);
+    return SystemError(path_, "close", reason);
   }
   if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) {
     const int reason = errno;
     unlink(temporary_path_.c_str());
     return SystemError(path_, "rename the temporary file", reason);
   }
-  return SyncFolder(FolderOf(path_));
+  return is_synced ? SyncFolder(FolderOf(path_)) : Status(Unit{});
 }
 
 }  // namespace twinstep
