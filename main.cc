@@ -1,5 +1,6 @@
 // twinstep: one training iteration, simulated and executed. Each verb lives with its code.
 
+#include <google/protobuf/stubs/logging.h>
 #include <unistd.h>
 
 #include <array>
@@ -100,6 +101,8 @@ int main(int argc, char** argv) {
   if (const char* directory = std::getenv("BUILD_WORKING_DIRECTORY")) {
     if (chdir(directory) != 0) std::cerr << "twinstep: cannot go to " << directory << "\n";
   }
+  // Protobuf writes lines of its own where ours say which file it is.
+  google::protobuf::SetLogHandler(nullptr);
   // Expected errors are values; what is thrown is the library's (memory above all).
   twinstep::ExitCode code = twinstep::ExitCode::kInternal;
   try {

@@ -10,7 +10,9 @@ bool IsControl(char c) { return (c >= '\0' && c < ' ') || c == '\x7f'; }
 
 // U+0080 to U+009F are these two bytes.
 bool IsLongControl(std::string_view rest) {
-  return rest.size() > 1 && rest[0] == '\xc2' && rest[1] >= '\x80' && rest[1] < '\xa0';
+  if (rest.size() < 2 || rest[0] != '\xc2') return false;
+  const auto second = static_cast<unsigned char>(rest[1]);
+  return second >= 0x80 && second < 0xa0;
 }
 
 }  // namespace

@@ -39,7 +39,8 @@ struct ClassActivity {
   std::int64_t tasks = 0;  // Of all ranks.
   double time_s = 0;       // Durations added up, wherever they ran.
   double busy_s = 0;       // At least one runs.
-  double exposed_s = 0;    // ... and nothing that comes first: for communication, computation.
+  double exposed_s = 0;    // ... and nothing that comes first: for communication, computation;
+                           // for copies, communication, too.
 
   double OverlappedSeconds() const { return busy_s - exposed_s; }
 };

@@ -93,7 +93,7 @@ std::string ClassesText(const ActivityComparison& x) {
   std::string text = StrCat("\nBy kind, ", time.unit(), ", mean of ranks: ", x.a_title, " | ",
                             x.b_title, "\n", all.ToString());
   if (moving.empty()) return text;
-  return StrCat(text, "\nWhat of it hides behind computation, ", time.unit(), "\n",
+  return StrCat(text, "\nWhat of it hides behind computation, copies also behind communication, ", time.unit(), "\n",
                 moving.ToString());
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/printable.h"
+
 namespace twinstep {
 namespace {
 
@@ -11,7 +13,10 @@ void TrimEnd(std::string* line) { line->erase(line->find_last_not_of(' ') + 1); 
 
 std::string TextTable::ToString(std::size_t indent) const {
   std::vector<std::size_t> width(titles_.size(), 0);
-  for (const auto& row : rows_) {
+  // Cells hold names of foreign files.
+  std::vector<std::vector<std::string>> rows = rows_;
+  for (auto& row : rows) {
+    for (std::string& cell : row) cell = PrintableLine(cell);
     for (std::size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
   }
   std::vector<bool> shown(titles_.size());
@@ -33,17 +38,19 @@ std::string TextTable::ToString(std::size_t indent) const {
     text += line + "\n";
   };
   add_line(titles_);
-  for (const auto& row : rows_) add_line(row);
+  for (const auto& row : rows) add_line(row);
   return text;
 }
 
 std::string Paragraph(std::string_view label, std::size_t label_width, std::string_view text) {
+  const std::string printable = Printable(text);
+  text = printable;
   std::string line(label);
   if (!label.empty()) line.resize(std::max(label_width, label.size() + 1), ' ');
   std::string result;
   bool line_has_word = false;
   while (!text.empty()) {
-    const std::size_t space = std::min(text.find(' '), text.size());
+    const std::size_t space = std::min(text.find_first_of(" \n"), text.size());
     const std::string_view word = text.substr(0, space);
     text.remove_prefix(std::min(space + 1, text.size()));
     if (word.empty()) continue;

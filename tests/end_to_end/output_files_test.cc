@@ -55,12 +55,13 @@ TEST_F(OutputFilesTest, EveryVerbRefusesToReplaceAnInputOrAnotherOutput) {
   fs::copy_file(folder_.File("step.0.et"), folder_.File("traces/rank.0.et"));
   fs::create_symlink("a.pb", folder_.File("link.json"));
   fs::create_symlink("text", folder_.File("link"));
+  fs::create_symlink("text", folder_.File("linked.1.et"));
   const auto before = Files();
   for (const std::string& arguments : {
            simulate + "--plan text --json text",
            simulate + "--profile text --dot ./link",
            simulate + "--json x.json --trace x.json",
-           simulate + "--plan step.0.et --trace step.et",
+           simulate + "--plan text --trace linked.et",
            simulate + "--trace new.et --json new.1.et",
            simulate + "--trace new.et --dot new.groups.json",
            std::string("simulate --graph step.0.et,step.1.et --json step.1.et"),

@@ -61,5 +61,19 @@ TEST(TextTableTest, ParagraphsBreakBetweenWords) {
   EXPECT_EQ(text, "p   " + std::string(90, 'x') + "\n    " + std::string(20, 'y') + "\n");
 }
 
+TEST(TextTableTest, NamesOfForeignFilesMoveNoCursor) {
+  TextTable table({"name", "busy"});
+  table.AddRow({std::string("\x1b[31mred\n\t\0\x7f", 12), "1"});
+  table.AddRow(
+      {"\xc2\x9b"
+       "2J \xc3\xa9",
+       "2"});
+  EXPECT_EQ(table.ToString(),
+            "  name          busy\n"
+            "  ?[31mred????     1\n"
+            "  ?2J \xc3\xa9           2\n");
+  EXPECT_EQ(Paragraph("p", 4, "a\x1b[31m b\r\nc"), "p   a?[31m b? c\n");
+}
+
 }  // namespace
 }  // namespace twinstep

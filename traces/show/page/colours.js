@@ -24,7 +24,7 @@
       const categories = names.map((name, i) => ({ name: name.replace("_", " "), colour: colourOf(name, i) }));
       return { categories, of: page.traces.map((trace) => {
         const place = trace[namesOf].map((name) => names.indexOf(name));
-        return Uint16Array.from(trace[column], (value) => place[value]);
+        return Uint32Array.from(trace[column], (value) => place[value]);
       }) };
     }
     if (mode === "micro-batch") {
