@@ -15,11 +15,7 @@ namespace {
 // Names of kernels are long: what of them a table shows.
 constexpr std::size_t kNameWidth = 44;
 
-std::string Short(const std::string& name) {
-  std::string result = ShortOperatorName(name);
-  if (result.size() > kNameWidth) result = result.substr(0, kNameWidth - 2) + "..";
-  return result;
-}
+std::string Short(const std::string& name) { return ShortOperatorName(name, kNameWidth); }
 
 std::string Headline(const ActivityComparison& x) {
   const auto tasks = [](const Activity& activity) {
@@ -93,8 +89,8 @@ std::string ClassesText(const ActivityComparison& x) {
   std::string text = StrCat("\nBy kind, ", time.unit(), ", mean of ranks: ", x.a_title, " | ",
                             x.b_title, "\n", all.ToString());
   if (moving.empty()) return text;
-  return StrCat(text, "\nWhat of it hides behind computation, copies also behind communication, ", time.unit(), "\n",
-                moving.ToString());
+  return StrCat(text, "\nWhat of it hides behind computation, copies also behind communication, ",
+                time.unit(), "\n", moving.ToString());
 }
 
 std::string PhasesText(const ActivityComparison& x) {

@@ -456,7 +456,9 @@ bool IsTransfer(OperatorClass operator_class) {
   return operator_class >= OperatorClass::kH2D && operator_class <= OperatorClass::kPeerCopy;
 }
 
-std::string ShortOperatorName(std::string_view name) {
+namespace {
+
+std::string WithoutTypes(std::string_view name) {
   // Copies say in parentheses from where to where.
   if (name.starts_with("Mem")) return std::string(name);
   constexpr std::string_view kAnonymous = "(anonymous namespace)";
@@ -479,6 +481,17 @@ std::string ShortOperatorName(std::string_view name) {
   const std::string_view payload = Payload(rest.substr(end));
   if (!payload.empty()) result.append("<").append(payload).append(">");
   return result;
+}
+
+}  // namespace
+
+std::string ShortOperatorName(std::string_view name, std::size_t most_bytes) {
+  std::string result = WithoutTypes(name);
+  if (result.size() <= most_bytes) return result;
+  constexpr std::string_view kMore = "..";
+  std::size_t end = most_bytes - kMore.size();
+  while (end > 0 && (static_cast<unsigned char>(result[end]) & 0xc0) == 0x80) --end;
+  return result.substr(0, end).append(kMore);
 }
 
 }  // namespace twinstep

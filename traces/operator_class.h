@@ -6,6 +6,7 @@
 //   ClassOfOperator("Memcpy HtoD (Pinned -> Device)")                  // kH2D
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -53,6 +54,7 @@ bool IsTransfer(OperatorClass operator_class);
 
 // A kernel's name without return type, namespaces, template arguments and parameters; what
 // PyTorch's generic kernels are told to do stays: "vectorized_elementwise_kernel<CUDAFunctor_add>".
-std::string ShortOperatorName(std::string_view name);
+// Of what is longer still the begin, which ends in ".." and never within a character.
+std::string ShortOperatorName(std::string_view name, std::size_t most_bytes = 100);
 
 }  // namespace twinstep

@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "sim/files/write_file.h"
 #include "sim/graph/graph_columns.h"
 #include "sim/graph/graph_loader.h"
 #include "sim/graph/structure.h"

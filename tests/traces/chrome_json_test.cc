@@ -110,7 +110,7 @@ TEST(ChromeJsonTest, WhatWasChangedIsNamed) {
 TEST(ChromeJsonTest, IsOursAlsoWhereAToolHasWrittenItAnew) {
   const testing::TinyRun run = testing::TwoRankRun();
   const Trace trace = BuildTrace(run.graph, run.replay, "name");
-  const nlohmann::json json = nlohmann::json::parse(ToJson(trace, {.flows = &run.graph}));
+  const nlohmann::json whole = nlohmann::json::parse(ToJson(trace, {.flows = &run.graph}));
   const std::string path = ::testing::TempDir() + "/anew.json";
   const auto is_own = [&path](const std::string& text) {
     std::ofstream(path) << text;
@@ -119,13 +119,13 @@ TEST(ChromeJsonTest, IsOursAlsoWhereAToolHasWrittenItAnew) {
     return own.ok() && own.value();
   };
   for (const int indent : {-1, 0, 4}) {
-    EXPECT_TRUE(is_own(json.dump(indent)));
+    EXPECT_TRUE(is_own(whole.dump(indent)));
     const Result<Trace> read = ReadChromeTrace(path);
     ASSERT_TRUE(read.ok()) << read.error().message;
     EXPECT_EQ(read.value().SerializeAsString(), trace.SerializeAsString());
   }
-  EXPECT_TRUE(is_own("{\"traceEvents\":" + json.at("traceEvents").dump() +
-                     ",\"otherData\":" + json.at("otherData").dump() + "}"));
+  EXPECT_TRUE(is_own("{\"traceEvents\":" + whole.at("traceEvents").dump() +
+                     ",\"otherData\":" + whole.at("otherData").dump() + "}"));
   EXPECT_EQ(ReadChromeTrace(path).error().message,
             path +
                 ": otherData.twinstep, which says what the events mean, does not stand in front "

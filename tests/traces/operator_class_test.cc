@@ -129,6 +129,10 @@ TEST(ShortOperatorNameTest, KeepsWhatTellsKernelsApart) {
   EXPECT_EQ(ShortOperatorName("Memcpy HtoD (Host -> Device)"), "Memcpy HtoD (Host -> Device)");
   EXPECT_EQ(ShortOperatorName("gemm_forward"), "gemm_forward");
   EXPECT_EQ(ShortOperatorName("<lambda>"), "<lambda>");
+  EXPECT_EQ(ShortOperatorName(std::string(100'000, 'a')), std::string(98, 'a') + "..");
+  // Not within a character of two bytes.
+  EXPECT_EQ(ShortOperatorName("abc\xc3\xa9\xc3\xa9", 6), "abc..");
+  EXPECT_EQ(ShortOperatorName("abc\xc3\xa9\xc3\xa9", 7), "abc\xc3\xa9\xc3\xa9");
 }
 
 }  // namespace

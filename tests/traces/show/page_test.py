@@ -198,6 +198,19 @@ class PageTest(unittest.TestCase):
         self.chrome.move(x, y)
         self.assertIn("backward of micro-batch 3", self.tooltip())
 
+    def test_more_names_than_16_bits_count(self):
+        events = [{"ph": "X", "cat": "kernel", "name": f"op{i}", "pid": 0, "tid": 7, "ts": 10 * i,
+                   "dur": 10, "args": {"device": 0, "stream": 7, "correlation": i + 1}}
+                  for i in range(70_000)]
+        (self.path / "many.json").write_text(json.dumps({"traceEvents": events}))
+        twinstep("show", self.path / "many.json", "--html", self.path / "many.html")
+        self.open("many.html")
+        for i in (0, 65_535, 65_536, 69_999):
+            self.assertEqual(self.chrome.evaluate(f"""(() => {{
+                const trace = Twinstep.state.page.traces[0];
+                return trace.operators[trace.op[trace.start.indexOf({i} * 10e6)]];
+              }})()"""), f"op{i}")
+
     def test_it_prints(self):
         self.open("one.html")
         self.zoom_to(self.event_of("copy_d2h"))
