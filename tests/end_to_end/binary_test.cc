@@ -8,6 +8,7 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -63,6 +64,15 @@ TEST(BinaryTest, BadInputExitsWithTwoAndSaysWhy) {
   EXPECT_THAT(model.out, HasSubstr("llama-65b"));
   EXPECT_EQ(Call("list nothing 2>&1").code, 2);
   EXPECT_EQ(Call("list models >/dev/full 2>/dev/null").code, 2);
+}
+
+TEST(BinaryTest, ErrorsAreOneSentence) {
+  // Protobuf has lines of its own for names that are not UTF-8.
+  const std::string path = ::testing::TempDir() + "/latin-1.pb";
+  std::ofstream(path) << "\x0a\x01\xe9";
+  const Answer answer = Call("show " + path + " 2>&1");
+  EXPECT_EQ(answer.code, 2);
+  EXPECT_EQ(answer.out, "twinstep show: " + path + ": is not a Twinstep trace\n");
 }
 
 TEST(BinaryTest, InfeasiblePlansExitWithOneAndWriteJson) {

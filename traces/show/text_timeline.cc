@@ -8,6 +8,7 @@
 
 #include "sim/cost/graph_costs.h"
 #include "sim/format.h"
+#include "sim/printable.h"
 #include "sim/report/schedule_rows.h"
 #include "sim/str_cat.h"
 #include "traces/breakdown.h"
@@ -193,18 +194,25 @@ class Picture {
     return text;
   }
 
-  // Names that are alike differ at their ends: what is too much is left out in the middle.
+  // Names that are alike differ at their ends: what is too much is left out in the middle, but no
+  // part of a character.
   static std::string Shortened(const std::string& text, std::size_t width) {
     if (text.size() <= width) return text;
-    const std::size_t begin = (width - 2) / 2, end = width - 2 - begin;
-    return StrCat(text.substr(0, begin), "..", text.substr(text.size() - end));
+    const auto is_within = [&text](std::size_t at) {
+      return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80;
+    };
+    std::size_t begin = (width - 2) / 2, end = text.size() - (width - 2 - begin);
+    while (is_within(begin)) --begin;
+    while (is_within(end)) ++end;
+    return StrCat(text.substr(0, begin), "..", text.substr(end));
   }
   static std::string Padded(std::string text, std::size_t width) {
     text.resize(width - 1, ' ');
     return text + " ";
   }
   std::string Labels(const std::string& rank, const std::string& lane) const {
-    return Padded(rank, rank_width_) + Padded(Shortened(lane, lane_width_ - 1), lane_width_);
+    return Padded(rank, rank_width_) +
+           Padded(Shortened(PrintableLine(lane), lane_width_ - 1), lane_width_);
   }
 
   // Words in lines of the picture's width.
@@ -253,7 +261,7 @@ class Picture {
 
 std::string TextTimeline(const Trace& trace, const TextTimelineOptions& options) {
   std::string text =
-      StrCat(trace.name(), trace.name().empty() ? "" : ": ",
+      StrCat(PrintableLine(trace.name()), trace.name().empty() ? "" : ": ",
              Seconds(static_cast<double>(trace.iteration_ps()) / kPicosecondsPerSecond), ", ",
              CountOf(trace.task_size(), "task"), " of ", CountOf(trace.ranks_size(), "rank"), "\n");
   if (trace.iteration_ps() <= options.from_ps) return text;  // Nothing runs by then.

@@ -175,5 +175,22 @@ TEST(ShowCommandTest, AStepOfAProfileIsChosen) {
   EXPECT_THAT(all.str(), HasSubstr("stream 20 "));
 }
 
+TEST(TextTimelineTest, LongNamesOfLanesLoseTheirMiddleAndNoCharacterItsHalf) {
+  Trace trace = TinyTrace("t\x1b[31m");
+  std::string name = "stream ";
+  for (int i = 0; i < 20; ++i) name += "\xd1\x8f";
+  for (const std::string end : {"1", "21"}) {
+    *trace.mutable_lanes(0) = name + end;
+    const std::string text = TextTimeline(trace, {.width = 80});
+    EXPECT_THAT(text, HasSubstr("t?[31m: "));
+    EXPECT_THAT(text, HasSubstr("stream "));
+    EXPECT_THAT(text, HasSubstr("\xd1\x8f" + end + " "));
+    // Both halves of a two-byte character, always.
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      EXPECT_EQ(text[i] == '\xd1', i + 1 < text.size() && text[i + 1] == '\x8f') << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace twinstep
