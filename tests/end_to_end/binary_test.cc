@@ -69,7 +69,7 @@ TEST(BinaryTest, BadInputExitsWithTwoAndSaysWhy) {
 TEST(BinaryTest, ErrorsAreOneSentence) {
   // Protobuf has lines of its own for names that are not UTF-8.
   const std::string path = ::testing::TempDir() + "/latin-1.pb";
-  std::ofstream(path) << "\x0a\x01\xe9";
+  std::ofstream(path) << "\x12\x01\xe9";
   const Answer answer = Call("show " + path + " 2>&1");
   EXPECT_EQ(answer.code, 2);
   EXPECT_EQ(answer.out, "twinstep show: " + path + ": is not a Twinstep trace\n");
