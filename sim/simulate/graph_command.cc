@@ -147,8 +147,10 @@ class Command {
     const double unchanged_s = Seconds(as_it_was.makespan_ps);
     const double what_if_s = Seconds(what_if.makespan_ps);
     if (traced_s > 0 && std::abs(unchanged_s / traced_s - 1) > kFaithful) {
-      warnings_.push_back(StrCat("the replay without change is ", Signed(unchanged_s, traced_s),
-                                 " off the trace: dependencies are missing in it"));
+      warnings_.push_back(
+          StrCat("the replay without change is ", Signed(unchanged_s, traced_s), " off the trace: ",
+                 unchanged_s < traced_s ? "dependencies are missing in it"
+                                        : "what waits for what in it contradicts its times"));
     }
     const std::string changes = Changes();
     as_it_was.trace.set_name("replay of " + opened_.work.name);
