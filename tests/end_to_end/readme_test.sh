@@ -4,6 +4,9 @@
 # and building is what this test already stands on: there ./setup.sh does nothing and
 # `bazel run //:twinstep -- ARGUMENTS` runs the binary that was built.
 # A block that opens with ```sh run=N must exit with N.
+# The next block that opens with ```text shows what it prints: each line must be one of the output's, however
+# far indented, but those that stand for lines left out (beginning with "..."). Where times are measured,
+# and so differ, the block opens with ```text example.
 set -euo pipefail
 
 name=$1
@@ -31,13 +34,21 @@ ln -s "$binary" "$scratch/bin/twinstep"
 chmod +x "$scratch/bin/bazel" "$scratch/tree/setup.sh"
 export PATH="$scratch/bin:$PATH"
 
-# One file a block, named by its order, expected exit status and line.
+# One file a block, named by its order, expected exit status and line; FILE.text holds what it prints.
 awk -v out="$scratch/blocks" '
   /^```/ && inside { inside = 0; close(file); next }
+  /^```text$/ && block != "" {
+    file = block ".text"
+    block = ""
+    inside = 1
+    next
+  }
+  /^```sh$/ { block = "" }
   /^```sh run(=[0-9]+)?$/ {
     status = 0
     if (match($0, /[0-9]+$/)) status = substr($0, RSTART)
     file = sprintf("%s/%03d.%d.%d", out, ++count, status, NR)
+    block = file
     inside = 1
     printf "" > file
     next
@@ -45,8 +56,18 @@ awk -v out="$scratch/blocks" '
   inside { print > file }
 ' "$readme"
 
+# Prints the lines of the file that are not among the output's.
+missing_lines() {
+  awk -v output="$scratch/output" '
+    function trimmed(line) { sub(/^ +/, "", line); return line }
+    BEGIN { while ((getline line < output) > 0) printed[trimmed(line)] = 1 }
+    !/^ *\.\.\./ && !(trimmed($0) in printed)
+  ' "$1"
+}
+
 count=0
-for block in "$scratch"/blocks/*; do
+stale=0
+for block in "$scratch"/blocks/*[0-9]; do
   [ -s "$block" ] || { echo "$name holds no block to run" >&2; exit 1; }
   file=${block##*/}
   line=${file##*.}
@@ -60,5 +81,13 @@ for block in "$scratch"/blocks/*; do
     exit 1
   fi
   count=$((count + 1))
+  if [ -e "$block.text" ] && [ -n "$(missing_lines "$block.text")" ]; then
+    echo "$name:$line does not print these lines, which the README shows:" >&2
+    missing_lines "$block.text" >&2
+    echo "It prints:" >&2
+    cat "$scratch/output" >&2
+    stale=$((stale + 1))
+  fi
 done
+[ "$stale" -eq 0 ] || exit 1
 echo "$count blocks of $name ran"
