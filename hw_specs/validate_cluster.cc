@@ -51,6 +51,11 @@ constexpr Range kOptional[] = {
     {"gpu.interference.h2d_beside_host", 1, 100},
     {"gpu.interference.d2h_beside_host", 1, 100},
     {"gpu.interference.compute_beside_d2h", 1, 100},
+    {"gpu.interference.compute_beside_h2d", 1, 100},
+    {"gpu.interference.h2d_beside_compute", 1, 100},
+    {"gpu.interference.d2h_beside_compute", 1, 100},
+    {"gpu.interference.h2d_beside_host_and_d2h", 1, 100},
+    {"gpu.interference.d2h_beside_host_and_h2d", 1, 100},
     {"gpu.gemm_workspace_bytes", 1, 0x1p40},
     {"gpu.attention_half_head_dim", 1e-6, 1e6},
     {"gpu.l2_bytes", 1, 0x1p40},
@@ -102,9 +107,11 @@ void CheckWorkers(const Cluster& cluster, FieldErrors* errors) {
     errors->Add("nodes", StrCat(cluster.nodes(), " nodes of worker threads: there may be one"));
   }
   const Interference& x = cluster.gpu().interference();
-  for (const double factor : {x.compute_beside_copy(), x.compute_beside_collective(),
-                              x.copy_beside_compute(), x.collective_beside_compute(),
-                              x.h2d_beside_host(), x.d2h_beside_host(), x.compute_beside_d2h()}) {
+  for (const double factor :
+       {x.compute_beside_copy(), x.compute_beside_collective(), x.copy_beside_compute(),
+        x.collective_beside_compute(), x.h2d_beside_host(), x.d2h_beside_host(),
+        x.compute_beside_d2h(), x.compute_beside_h2d(), x.h2d_beside_compute(),
+        x.d2h_beside_compute(), x.h2d_beside_host_and_d2h(), x.d2h_beside_host_and_h2d()}) {
     if (factor > 1) {
       errors->Add("gpu.interference", "has no meaning where node.workers.threads is given");
       return;

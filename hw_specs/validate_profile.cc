@@ -54,6 +54,9 @@ void CheckOperators(const Profile& profile, FieldErrors* errors) {
     entry.Require(IsTimeOrNone(sample.busy_median_s()), "busy_median_s", kNoTime);
     entry.Require(IsTimeOrNone(sample.beside_d2h_s()), "beside_d2h_s", kNoTime);
     entry.Require(IsTimeOrNone(sample.beside_copies_s()), "beside_copies_s", kNoTime);
+    entry.Require(IsTimeOrNone(sample.beside_h2d_s()), "beside_h2d_s", kNoTime);
+    entry.Require(IsTimeOrNone(sample.beside_collective_s()), "beside_collective_s", kNoTime);
+    entry.Require(IsTimeOrNone(sample.rested_s()), "rested_s", kNoTime);
   }
 }
 
@@ -96,6 +99,7 @@ void CheckMovements(const Profile& profile, FieldErrors* errors) {
     entry.Require(IsSize(sample.bytes(), kMaxBytes), "bytes", kNoSize);
     entry.Require(IsTime(sample.median_s()), "median_s", kNoTime);
     entry.Require(IsTimeOrNone(sample.busy_median_s()), "busy_median_s", kNoTime);
+    entry.Require(IsTimeOrNone(sample.beside_compute_s()), "beside_compute_s", kNoTime);
   }
 }
 
@@ -115,9 +119,13 @@ Status ValidateProfile(const Profile& profile, const TextSource& source) {
   errors.CheckZeroOrRange("host_adam_params_per_s_beside_h2d", 1e3, 1e17);
   errors.CheckZeroOrRange("host_adam_params_per_s_beside_d2h", 1e3, 1e17);
   errors.CheckZeroOrRange("runtime_overhead_bytes", 1, 0x1p46);
+  errors.CheckZeroOrRange("clocks.boost_s", 1e-6, 100);
+  errors.CheckZeroOrRange("clocks.boost_per_rest_s", 1e-6, 1e6);
   for (const char* factor :
        {"compute_beside_copy", "compute_beside_collective", "copy_beside_compute",
-        "collective_beside_compute", "h2d_beside_host", "d2h_beside_host", "compute_beside_d2h"}) {
+        "collective_beside_compute", "h2d_beside_host", "d2h_beside_host", "compute_beside_d2h",
+        "compute_beside_h2d", "h2d_beside_compute", "d2h_beside_compute", "h2d_beside_host_and_d2h",
+        "d2h_beside_host_and_h2d"}) {
     errors.CheckZeroOrRange(StrCat("interference.", factor), 1, 100);
   }
   return errors.status();

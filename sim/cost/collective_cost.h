@@ -50,8 +50,9 @@ struct MovementCost {
   // Bytes a rank over the node's own interconnect (NVLink or PCIe), and over its NIC.
   double peer_bytes = 0, peer_bytes_per_s = 0;
   double nic_bytes = 0, nic_bytes_per_s = 0;
-  double busy_slowdown = 0;  // As TaskCost::busy_slowdown, where measured; 0 = not.
-  bool is_measured = false;  // From a profile, not the formulas here.
+  double busy_slowdown = 0;   // As TaskCost::busy_slowdown, where measured; 0 = not.
+  double beside_compute = 0;  // As TaskCost::beside_compute, where measured; 0 = not.
+  bool is_measured = false;   // From a profile, not the formulas here.
 
   // Longest of the two flows, unshared.
   double FlowSeconds() const;

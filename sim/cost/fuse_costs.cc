@@ -11,18 +11,20 @@ namespace {
 
 TaskCost CostOfMembers(const GraphCosts& costs, const std::vector<std::uint32_t>& members) {
   TaskCost fused{.interference_sensitivity = 0, .modelled = false};
-  double weighted = 0;
+  double weighted = 0, rested_ps = 0;
   for (const std::uint32_t member : members) {
     const TaskCost& cost = costs.costs[member];
     fused.fixed_ps += cost.fixed_ps;
     fused.extrapolated = fused.extrapolated || cost.extrapolated;
     fused.modelled = fused.modelled || cost.modelled;
     weighted += static_cast<double>(cost.fixed_ps) * cost.interference_sensitivity;
+    rested_ps += static_cast<double>(cost.fixed_ps) / static_cast<double>(cost.rested_speedup);
   }
   if (fused.fixed_ps > 0) {
     // Rounding could lead out of the range.
     fused.interference_sensitivity =
         static_cast<float>(std::clamp(weighted / static_cast<double>(fused.fixed_ps), 0.0, 1.0));
+    fused.rested_speedup = static_cast<float>(static_cast<double>(fused.fixed_ps) / rested_ps);
   }
   return fused;
 }

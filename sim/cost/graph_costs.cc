@@ -38,9 +38,7 @@ Interference FactorsOf(const Cluster& cluster, const Profile* profile) {
   factors.set_collective_beside_compute(OneIfUnset(factors.collective_beside_compute()));
   factors.set_h2d_beside_host(OneIfUnset(factors.h2d_beside_host()));
   factors.set_d2h_beside_host(OneIfUnset(factors.d2h_beside_host()));
-  if (!(factors.compute_beside_d2h() > 0)) {
-    factors.set_compute_beside_d2h(factors.compute_beside_copy());
-  }
+  // The others are 0 where these stand for them (sim/engine/interference.h).
   return factors;
 }
 
@@ -110,6 +108,11 @@ class CostBuilder {
     slowest_ = 1 + std::max(0.0, cluster.compute_jitter()) * ExpectedMaximum(gpus);
     out_.interference = FactorsOf(cluster, profile);
     out_.workers = WorkersOf(cluster, profile);
+    if (profile != nullptr && !HasWorkers()) {
+      out_.clocks = {.boost_ps = ToPicoseconds(profile->clocks().boost_s()),
+                     .boost_per_rest = profile->clocks().boost_per_rest_s(),
+                     .left_ps = {}};
+    }
   }
 
   Result<GraphCosts> Run() {
@@ -231,28 +234,40 @@ class CostBuilder {
 
   bool HasWorkers() const { return out_.workers.threads > 0; }
 
+  // What was measured; no task is faster beside another.
+  void SetSlowdowns(const MeasuredOperators::Estimate& estimate, TaskCost* cost) const {
+    const auto slowdown = [](double measured) {
+      return measured > 0 ? static_cast<float>(std::max(1.0, measured)) : 0.0F;
+    };
+    cost->beside_h2d = slowdown(estimate.beside_h2d);
+    cost->beside_d2h = slowdown(estimate.beside_d2h);
+    cost->beside_both = slowdown(estimate.beside_both);
+    cost->beside_collective = slowdown(estimate.beside_collective);
+    if (out_.clocks.boost_ps > 0)
+      cost->rested_speedup = std::max(1.0F, slowdown(estimate.rested_speedup));
+    const double most = out_.interference.compute_beside_copy() - 1;
+    if (estimate.beside_both > 0 && most > 0) {
+      cost->interference_sensitivity =
+          static_cast<float>(std::clamp((estimate.beside_both - 1) / most, 0.0, 1.0));
+    }
+  }
+
   // An operator, and what its cost says beside its time.
   Work WorkOf(const OpShape& shape, bool on_host, TaskCost* cost) const {
     const OperatorTime roofline = roofline_.Of(shape);
     Work work{.seconds = roofline.seconds, .traffic_bytes = TrafficBytes(shape, gradient_bytes_)};
-    double copies_slowdown = 0;
+    cost->interference_sensitivity = static_cast<float>(roofline.sensitivity);
     if (operators_ != nullptr) {
       const auto host = on_host ? operators_->OnHost(shape) : std::nullopt;
       const MeasuredOperators::Estimate estimate = host ? *host : operators_->Of(shape);
       work.seconds = estimate.seconds;
       work.busy_slowdown = estimate.busy_slowdown;
-      copies_slowdown = estimate.copies_slowdown;
       const bool measured_rate = shape.op == OpCode::kAdam && adam_is_measured_;
       cost->extrapolated = estimate.extrapolated && !measured_rate;
       cost->modelled = estimate.modelled && !measured_rate;
+      if (!HasWorkers()) SetSlowdowns(estimate, cost);
     }
     work.seconds *= slowest_;
-    cost->interference_sensitivity = static_cast<float>(roofline.sensitivity);
-    const double most = out_.interference.compute_beside_copy() - 1;
-    if (copies_slowdown > 0 && most > 0) {
-      cost->interference_sensitivity =
-          static_cast<float>(std::clamp((copies_slowdown - 1) / most, 0.0, 1.0));
-    }
     return work;
   }
 
@@ -366,6 +381,7 @@ class CostBuilder {
     if (HasWorkers()) {
       return AddMovementWork(shape, movement, task.kind == TaskKind::kSend, cost);
     }
+    cost->beside_compute = static_cast<float>(movement.beside_compute);
     if (Status status = SetFixed(movement.fixed_s, shape, cost); !status.ok()) return status;
     const double moved = same_node ? movement.peer_bytes : movement.nic_bytes;
     const double rate = same_node ? movement.peer_bytes_per_s : movement.nic_bytes_per_s;
@@ -395,6 +411,7 @@ class CostBuilder {
           graph_.groups[group_id].members.front() == graph_.ranks[task.rank].global_rank;
       return AddMovementWork(shape, movement, is_first, cost);
     }
+    cost->beside_compute = static_cast<float>(movement.beside_compute);
     if (Status status = SetFixed(movement.fixed_s, shape, cost); !status.ok()) return status;
     if (Status status = AddFlow(movement.peer_bytes, movement.peer_bytes_per_s, shape,
                                 [&] { links_.AddPeerRing(group_id, task.rank, &out_.hops); });

@@ -60,6 +60,12 @@ struct TaskCost {
   std::uint32_t flow_begin = 0, flow_count = 0;  // Into GraphCosts::flows; ends with the last.
   // How much of an interference factor applies, 0 .. 1 (kernels that live in the cache: 0).
   float interference_sensitivity = 1;
+  // COMPUTE, as measured: time over time alone while copies run H2D only, D2H only, both ways, and
+  // beside collectives. Movement between ranks: beside_compute. 0 = the interference factors.
+  float beside_h2d = 0, beside_d2h = 0, beside_both = 0, beside_collective = 0;
+  float beside_compute = 0;
+  // COMPUTE: how much faster after a rest, while the GPU's clocks are high.
+  float rested_speedup = 1;
   // With worker threads: time while all of them work, relative to one that works alone.
   float busy_slowdown = 1;
   bool extrapolated = false;  // Outside the profile's range.
@@ -79,6 +85,13 @@ struct WorkerPool {
   Picoseconds handoff_ps = 0;   // As wake_ps, of a thread that looks.
 };
 
+// How long a GPU's clocks stay high (hw_specs/profile.proto, Clocks).
+struct ClockBoost {
+  Picoseconds boost_ps = 0;          // Of computing, after a long rest; 0 = one speed.
+  double boost_per_rest = 0;         // What a time of rest gives back of it.
+  std::vector<Picoseconds> left_ps;  // By rank, at the begin of the iteration; none: 0.
+};
+
 struct GraphCosts {
   std::vector<std::uint32_t> cost_of_task;
   std::vector<TaskCost> costs;
@@ -86,8 +99,10 @@ struct GraphCosts {
   std::vector<Flow> flows;
   std::vector<RouteHop> hops;
   std::vector<Link> links;
-  Interference interference;  // With zeros replaced by 1.
+  // With zeros replaced by 1, but where another factor stands for one that is not given.
+  Interference interference;
   WorkerPool workers;
+  ClockBoost clocks;
   std::vector<std::string> warnings;
 
   const TaskCost& Of(TaskId id) const { return costs[cost_of_task[id]]; }

@@ -50,13 +50,17 @@ MeasuredOperators::MeasuredOperators(const Profile& profile, const OperatorRoofl
     if (roofline > 0 && std::isfinite(roofline)) {
       sample.correction.factor = std::log(sample.seconds / roofline);
     }
-    if (measured.busy_median_s() > 0) {
-      sample.correction.busy_slowdown = std::log(measured.busy_median_s() / sample.seconds);
-      sample.correction.has_busy = true;
-    }
-    if (measured.beside_copies_s() > 0) {
-      sample.correction.copies_slowdown = std::log(measured.beside_copies_s() / sample.seconds);
-      sample.correction.has_copies = true;
+    const std::pair<Condition, double> conditions[] = {
+        {kBusy, measured.busy_median_s()},
+        {kBesideH2D, measured.beside_h2d_s()},
+        {kBesideD2H, measured.beside_d2h_s()},
+        {kBesideBoth, measured.beside_copies_s()},
+        {kBesideCollective, measured.beside_collective_s()},
+        {kRested, measured.rested_s()}};
+    for (const auto& [condition, seconds] : conditions) {
+      if (!(seconds > 0)) continue;
+      sample.correction.slowdown[condition] = std::log(seconds / sample.seconds);
+      sample.correction.has[condition] = true;
     }
     Table& table = tables_[{measured.op(), measured.dtype(), measured.flags(), measured.on_host()}];
     if (table.samples.empty()) table.low = table.high = sample.sizes;
@@ -97,11 +101,12 @@ MeasuredOperators::Correction MeasuredOperators::Interpolate(const Table& table,
                         LogDistance(above->sizes[axis], below->sizes[axis]);
     const auto line = [part](double low, double high) { return low + (high - low) * part; };
     const Correction &low = below->correction, &high = above->correction;
-    return {.factor = line(low.factor, high.factor),
-            .busy_slowdown = line(low.busy_slowdown, high.busy_slowdown),
-            .has_busy = low.has_busy && high.has_busy,
-            .copies_slowdown = line(low.copies_slowdown, high.copies_slowdown),
-            .has_copies = low.has_copies && high.has_copies};
+    Correction between{.factor = line(low.factor, high.factor)};
+    for (std::size_t i = 0; i < kConditions; ++i) {
+      between.slowdown[i] = line(low.slowdown[i], high.slowdown[i]);
+      between.has[i] = low.has[i] && high.has[i];
+    }
+    return between;
   }
   // By squared distance, then in the profile's order.
   std::vector<std::pair<double, std::size_t>> near;
@@ -116,27 +121,35 @@ MeasuredOperators::Correction MeasuredOperators::Interpolate(const Table& table,
   }
   const auto count = static_cast<std::ptrdiff_t>(std::min(kNeighbours, near.size()));
   std::partial_sort(near.begin(), near.begin() + count, near.end());
-  Correction mean{.has_busy = true, .has_copies = true};
+  Correction mean;
+  mean.has.fill(true);
   double weights = 0;
   for (std::ptrdiff_t i = 0; i < count; ++i) {
     const auto& [distance, at] = near[static_cast<std::size_t>(i)];
+    const Correction& of_sample = table.samples[at].correction;
     const double weight = 1 / (distance + 1e-12);
-    mean.factor += weight * table.samples[at].correction.factor;
-    mean.busy_slowdown += weight * table.samples[at].correction.busy_slowdown;
-    mean.has_busy = mean.has_busy && table.samples[at].correction.has_busy;
-    mean.copies_slowdown += weight * table.samples[at].correction.copies_slowdown;
-    mean.has_copies = mean.has_copies && table.samples[at].correction.has_copies;
+    mean.factor += weight * of_sample.factor;
+    for (std::size_t k = 0; k < kConditions; ++k) {
+      mean.slowdown[k] += weight * of_sample.slowdown[k];
+      mean.has[k] = mean.has[k] && of_sample.has[k];
+    }
     weights += weight;
   }
   mean.factor /= weights;
-  mean.busy_slowdown /= weights;
-  mean.copies_slowdown /= weights;
+  for (double& slowdown : mean.slowdown) slowdown /= weights;
   return mean;
 }
 
 void MeasuredOperators::AddSlowdowns(const Correction& correction, Estimate* estimate) {
-  if (correction.has_busy) estimate->busy_slowdown = std::exp(correction.busy_slowdown);
-  if (correction.has_copies) estimate->copies_slowdown = std::exp(correction.copies_slowdown);
+  const auto slowdown = [&correction](Condition condition) {
+    return correction.has[condition] ? std::exp(correction.slowdown[condition]) : 0.0;
+  };
+  estimate->busy_slowdown = slowdown(kBusy);
+  estimate->beside_h2d = slowdown(kBesideH2D);
+  estimate->beside_d2h = slowdown(kBesideD2H);
+  estimate->beside_both = slowdown(kBesideBoth);
+  estimate->beside_collective = slowdown(kBesideCollective);
+  if (correction.has[kRested]) estimate->rested_speedup = 1 / slowdown(kRested);
 }
 
 std::optional<MeasuredOperators::Estimate> MeasuredOperators::OnHost(const OpShape& shape) const {
@@ -180,13 +193,14 @@ MeasuredMovements::MeasuredMovements(const Profile& profile, const Cluster& clus
     if (sample.bytes() <= 0 || !(sample.median_s() > 0)) continue;
     collectives_[{sample.op(), sample.group_size(), sample.ranks_per_node(), sample.dtype(),
                   sample.flags()}]
-        .push_back(
-            {static_cast<double>(sample.bytes()), sample.median_s(), sample.busy_median_s()});
+        .push_back({static_cast<double>(sample.bytes()), sample.median_s(), sample.busy_median_s(),
+                    sample.beside_compute_s()});
   }
   for (const CopySample& sample : profile.copies()) {
     if (sample.bytes() <= 0 || !(sample.alone_s() > 0)) continue;
     Points& points = sample.direction() == CopySample::H2D ? h2d_ : d2h_;
-    points.push_back({static_cast<double>(sample.bytes()), sample.alone_s(), sample.busy_s()});
+    points.push_back({static_cast<double>(sample.bytes()), sample.alone_s(), sample.busy_s(),
+                      sample.beside_compute_s()});
   }
   // By size; of several at one size the first that the file has.
   const auto arrange = [](Points& points) {
@@ -226,6 +240,14 @@ bool MeasuredMovements::Apply(const Points& points, double bytes, double then_s,
     latency = seconds = points.front().seconds;  // Smaller than measured: no faster.
   }
   if (nearest->busy_s > 0) cost->busy_slowdown = nearest->busy_s / nearest->seconds;
+  // Measured at few sizes: the nearest of those, by ratio.
+  double distance = HUGE_VAL;
+  for (const Point& point : points) {
+    const double away = std::abs(std::log(point.bytes / bytes));
+    if (!(point.beside_compute_s > 0) || away >= distance) continue;
+    distance = away;
+    cost->beside_compute = std::max(1.0, point.beside_compute_s / point.seconds);
+  }
   const bool extrapolated =
       change != 1 || bytes < points.front().bytes || bytes > points.back().bytes;
 

@@ -30,9 +30,12 @@ class MeasuredOperators {
   struct Estimate {
     double seconds = 0;
     bool extrapolated = false;
-    bool modelled = false;     // Nothing of its kind was measured: the roofline.
-    double busy_slowdown = 0;  // Time while all threads compute, over `seconds`; 0 = not measured.
-    double copies_slowdown = 0;  // The same beside copies.
+    bool modelled = false;  // Nothing of its kind was measured: the roofline.
+    // Times over `seconds`; 0 = not measured.
+    double busy_slowdown = 0;                                // While all threads compute.
+    double beside_h2d = 0, beside_d2h = 0, beside_both = 0;  // While copies run.
+    double beside_collective = 0;
+    double rested_speedup = 0;  // `seconds` over the time after a rest.
   };
   // Never measured at all (op, dtype, flags): the bare roofline, extrapolated.
   Estimate Of(const OpShape& shape) const { return Find(shape, /*on_host=*/false); }
@@ -43,13 +46,14 @@ class MeasuredOperators {
   static constexpr std::size_t kSizes = 7;
   using Sizes = std::array<std::int64_t, kSizes>;  // OpShape::dims and count.
 
+  // Under which an operator is measured besides alone.
+  enum Condition { kBusy, kBesideH2D, kBesideD2H, kBesideBoth, kBesideCollective, kRested };
+  static constexpr std::size_t kConditions = kRested + 1;
   // What corrects a roofline, as logarithms.
   struct Correction {
-    double factor = 0;           // Measured / roofline when measured.
-    double busy_slowdown = 0;    // Busy / alone.
-    bool has_busy = false;       // Every sample that it comes from was measured busy, too.
-    double copies_slowdown = 0;  // Beside copies / alone.
-    bool has_copies = false;     // As has_busy.
+    double factor = 0;                           // Measured / roofline when measured.
+    std::array<double, kConditions> slowdown{};  // Under each condition over alone.
+    std::array<bool, kConditions> has{};  // Every sample that it comes from was measured so, too.
   };
   struct Sample {
     Sizes sizes{};
@@ -88,6 +92,7 @@ class MeasuredMovements {
   struct Point {
     double bytes = 0, seconds = 0;
     double busy_s = 0;  // 0 = not measured.
+    double beside_compute_s = 0;
   };
   using Points = std::vector<Point>;  // By bytes.
   // op, members, a node, dtype ("" = any), flags.

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
+#include "sim/engine/interference.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -13,7 +15,6 @@ namespace {
 constexpr double kRounding = 1e-12;
 
 bool IsFactor(double factor) { return factor == 0 || (factor > 1e-6 && factor < 1e6); }
-double FactorOrOne(double factor) { return factor == 0 ? 1 : factor; }
 
 Error BadCost(const std::string& message) { return Error{.message = message}; }
 
@@ -171,6 +172,56 @@ Status CheckSegments(const GraphCosts& costs, std::size_t index) {
   return Unit{};
 }
 
+using NamedFactor = std::pair<const char*, double>;
+
+std::array<NamedFactor, 12> NamedFactors(const Interference& x) {
+  return {{{"compute_beside_copy", x.compute_beside_copy()},
+           {"compute_beside_collective", x.compute_beside_collective()},
+           {"copy_beside_compute", x.copy_beside_compute()},
+           {"collective_beside_compute", x.collective_beside_compute()},
+           {"h2d_beside_host", x.h2d_beside_host()},
+           {"d2h_beside_host", x.d2h_beside_host()},
+           {"compute_beside_d2h", x.compute_beside_d2h()},
+           {"compute_beside_h2d", x.compute_beside_h2d()},
+           {"h2d_beside_compute", x.h2d_beside_compute()},
+           {"d2h_beside_compute", x.d2h_beside_compute()},
+           {"h2d_beside_host_and_d2h", x.h2d_beside_host_and_d2h()},
+           {"d2h_beside_host_and_h2d", x.d2h_beside_host_and_h2d()}}};
+}
+
+Status CheckSlowdowns(const TaskCost& cost, std::size_t index) {
+  if (cost.rested_speedup == 0) return BadCost(StrCat("cost ", index, ": rested_speedup is 0"));
+  const std::pair<const char*, float> slowdowns[] = {
+      {"beside_h2d", cost.beside_h2d},         {"beside_d2h", cost.beside_d2h},
+      {"beside_both", cost.beside_both},       {"beside_collective", cost.beside_collective},
+      {"beside_compute", cost.beside_compute}, {"rested_speedup", cost.rested_speedup}};
+  for (const auto& [name, slowdown] : slowdowns) {
+    if (IsFactor(static_cast<double>(slowdown))) continue;
+    return BadCost(StrCat("cost ", index, ": ", name, " ", slowdown, " is not in (1e-6, 1e6)"));
+  }
+  return Unit{};
+}
+
+CopySpeeds SpeedsOfCopies(const Interference& x, bool h2d) {
+  CopySpeeds speeds{};
+  for (std::size_t state = 0; state < speeds.size(); ++state) {
+    RankWork beside{.compute = (state & 1) != 0, .host = (state & 2) != 0};
+    (h2d ? beside.d2h : beside.h2d) = (state & 4) != 0;
+    speeds[state] = ToSpeed(1 / CopySlowdown(x, h2d, beside));
+  }
+  return speeds;
+}
+
+void SetSpeeds(const TaskCost& cost, const Interference& x, PreparedCost* prepared) {
+  for (std::size_t state = 0; state < prepared->compute_speed.size(); ++state) {
+    const RankWork beside{
+        .h2d = (state & 1) != 0, .d2h = (state & 4) != 0, .communication = (state & 2) != 0};
+    const double speedup = (state & 8) != 0 ? static_cast<double>(cost.rested_speedup) : 1;
+    prepared->compute_speed[state] = ToSpeed(speedup / ComputeSlowdown(cost, x, beside));
+  }
+  prepared->communication_speed = ToSpeed(1 / CommunicationSlowdown(cost, x, {.compute = true}));
+}
+
 // What stands for many ranks or many tasks has no place in a queue of jobs.
 Status CheckWorkers(const GraphCosts& costs) {
   const WorkerPool& workers = costs.workers;
@@ -190,11 +241,8 @@ Status CheckWorkers(const GraphCosts& costs) {
       return BadCost(StrCat("cost ", i, ": fused computations cannot run on worker threads"));
     }
   }
-  const Interference& x = costs.interference;
-  for (const double factor : {x.compute_beside_copy(), x.compute_beside_collective(),
-                              x.copy_beside_compute(), x.collective_beside_compute(),
-                              x.h2d_beside_host(), x.d2h_beside_host(), x.compute_beside_d2h()}) {
-    if (FactorOrOne(factor) != 1) {
+  for (const auto& [name, factor] : NamedFactors(costs.interference)) {
+    if (factor != 0 && factor != 1) {
       return BadCost("worker threads have no interference factors, but busy_slowdown");
     }
   }
@@ -227,24 +275,21 @@ Status CheckCosts(const GraphCosts& costs) {
       return BadCost(StrCat("cost ", i, ": interference_sensitivity ",
                             cost.interference_sensitivity, " is not in [0, 1]"));
     }
+    if (Status status = CheckSlowdowns(cost, i); !status.ok()) return status;
   }
   // Members' times are in range now.
   for (std::size_t i = 0; i < costs.costs.size(); ++i) {
     if (Status status = CheckSegments(costs, i); !status.ok()) return status;
   }
-  const Interference& x = costs.interference;
-  const std::pair<const char*, double> factors[] = {
-      {"compute_beside_copy", x.compute_beside_copy()},
-      {"compute_beside_collective", x.compute_beside_collective()},
-      {"copy_beside_compute", x.copy_beside_compute()},
-      {"collective_beside_compute", x.collective_beside_compute()},
-      {"h2d_beside_host", x.h2d_beside_host()},
-      {"d2h_beside_host", x.d2h_beside_host()},
-      {"compute_beside_d2h", x.compute_beside_d2h()}};
-  for (const auto& [name, factor] : factors) {
+  for (const auto& [name, factor] : NamedFactors(costs.interference)) {
     if (!IsFactor(factor)) {
       return BadCost(StrCat("interference.", name, " ", factor, " is not in (1e-6, 1e6)"));
     }
+  }
+  const ClockBoost& clocks = costs.clocks;
+  if (clocks.boost_ps < 0 || clocks.boost_ps > kMaxTime || !IsFactor(clocks.boost_per_rest)) {
+    return BadCost(
+        StrCat("clocks: boost_ps ", clocks.boost_ps, ", boost_per_rest ", clocks.boost_per_rest));
   }
   return CheckWorkers(costs);
 }
@@ -262,22 +307,16 @@ Result<CostTable> BuildCostTable(const TaskGraph& graph, const GraphCosts& costs
     table.link_capacity.push_back(link.bytes_per_s * (1 << kRateBits));
   }
   const Interference& x = costs.interference;
-  const double by_copy = FactorOrOne(x.compute_beside_copy());
-  const double by_collective = FactorOrOne(x.compute_beside_collective());
-  const double by_d2h = x.compute_beside_d2h() == 0 ? by_copy : x.compute_beside_d2h();
-  table.copy_slows_compute = by_copy != 1 || by_d2h != 1;
-  table.collective_slows_compute = by_collective != 1;
-  const auto copy_speeds = [&x](double beside_host) {
-    const double by_compute = FactorOrOne(x.copy_beside_compute());
-    const double by_host = FactorOrOne(beside_host);
-    return std::array{kFullSpeed, ToSpeed(1 / by_compute), ToSpeed(1 / by_host),
-                      ToSpeed(1 / (by_compute * by_host))};
-  };
-  table.h2d_speed = copy_speeds(x.h2d_beside_host());
-  table.d2h_speed = copy_speeds(x.d2h_beside_host());
-  table.collective_speed = ToSpeed(1 / FactorOrOne(x.collective_beside_compute()));
+  table.h2d_speed = SpeedsOfCopies(x, /*h2d=*/true);
+  table.d2h_speed = SpeedsOfCopies(x, /*h2d=*/false);
+  for (const CopySpeeds* speeds : {&table.h2d_speed, &table.d2h_speed}) {
+    for (const std::uint64_t speed : *speeds) {
+      table.copies_change_speed = table.copies_change_speed || speed != kFullSpeed;
+    }
+  }
 
   table.workers = costs.workers;
+  table.clocks = costs.clocks;
 
   table.costs.reserve(costs.costs.size());
   table.alone_ps.reserve(costs.costs.size());
@@ -288,14 +327,13 @@ Result<CostTable> BuildCostTable(const TaskGraph& graph, const GraphCosts& costs
     if (costs.workers.threads > 0 && cost.busy_slowdown != 1) table.busy_threads_slow = true;
     prepared.segment_begin = cost.segment_begin;
     prepared.segment_count = cost.segment_count;
-    const double sensitivity = cost.interference_sensitivity;
-    const double beside_copy = 1 / (1 + sensitivity * (by_copy - 1));
-    const double beside_collective = 1 / (1 + sensitivity * (by_collective - 1));
-    const double beside_d2h = 1 / (1 + sensitivity * (by_d2h - 1));
-    for (std::size_t state = 0; state < prepared.compute_speed.size(); ++state) {
-      const double copies = (state & 1) != 0 ? beside_copy : (state & 4) != 0 ? beside_d2h : 1;
-      prepared.compute_speed[state] = ToSpeed(copies * ((state & 2) != 0 ? beside_collective : 1));
-    }
+    SetSpeeds(cost, x, &prepared);
+    const auto& speed = prepared.compute_speed;
+    table.copy_slows_compute = table.copy_slows_compute || speed[1] != kFullSpeed ||
+                               speed[4] != kFullSpeed || speed[5] != kFullSpeed;
+    table.collective_slows_compute = table.collective_slows_compute || speed[2] != kFullSpeed;
+    table.compute_slows_collective =
+        table.compute_slows_collective || prepared.communication_speed != kFullSpeed;
     prepared.shared_begin = static_cast<std::uint32_t>(table.flows.size());
     Picoseconds slowest = 0;
     Picoseconds slowest_private = -1;
@@ -328,6 +366,12 @@ Result<CostTable> BuildCostTable(const TaskGraph& graph, const GraphCosts& costs
     table.costs.push_back(prepared);
     table.alone_ps.push_back(cost.fixed_ps > kMaxTime - slowest ? kMaxTime
                                                                 : cost.fixed_ps + slowest);
+    table.least_ps.push_back(table.alone_ps.back());
+    if (cost.rested_speedup > 1) {
+      const auto speedup = static_cast<double>(cost.rested_speedup);
+      table.least_ps.back() =
+          static_cast<Picoseconds>(static_cast<double>(table.alone_ps.back()) / speedup);
+    }
   }
   return table;
 }

@@ -37,32 +37,36 @@ struct PreparedCost {
   FixedRate private_rate = 1;
   std::uint32_t shared_begin = 0, shared_count = 0;  // Into CostTable::flows.
   // Speed of a compute task by 1 x (an H2D runs) + 2 x (a collective, send or receive runs) + 4 x
-  // (a D2H runs).
-  std::array<std::uint64_t, 8> compute_speed{};
+  // (a D2H runs) + 8 x (the GPU's clocks are high).
+  std::array<std::uint64_t, 16> compute_speed{};
+  std::uint64_t communication_speed = kFullSpeed;  // Of a movement between ranks beside compute.
   // Of a fused computation, as in TaskCost.
   std::uint32_t segment_begin = 0, segment_count = 0;
 };
 
-inline constexpr std::array<std::uint64_t, 4> kFullSpeeds = {kFullSpeed, kFullSpeed, kFullSpeed,
-                                                             kFullSpeed};
+// By 1 x (compute runs) + 2 x (a HOST task runs) + 4 x (a copy of the other direction runs).
+using CopySpeeds = std::array<std::uint64_t, 8>;
 
 struct CostTable {
   std::vector<PreparedCost> costs;    // By index of GraphCosts::costs.
   std::vector<Picoseconds> alone_ps;  // Fixed time plus slowest flow at full rate.
+  std::vector<Picoseconds> least_ps;  // The same at the highest clocks.
   std::vector<SharedFlow> flows;
   std::vector<SharedHop> hops;
   std::vector<double> link_capacity;  // By link, in rate units.
-  // Of H2D and D2H, by 1 x (compute runs) + 2 x (a HOST task runs).
-  std::array<std::uint64_t, 4> h2d_speed = kFullSpeeds, d2h_speed = kFullSpeeds;
-  std::uint64_t collective_speed = kFullSpeed;  // Beside compute.
-  bool copy_slows_compute = false, collective_slows_compute = false;
+  CopySpeeds h2d_speed{}, d2h_speed{};
+  // Whether some task has another speed beside it.
+  bool copy_slows_compute = false, collective_slows_compute = false,
+       compute_slows_collective = false;
+  bool copies_change_speed = false;
   WorkerPool workers;
+  ClockBoost clocks;
   std::vector<double> busy_slowdown;  // By index of GraphCosts::costs.
   bool busy_threads_slow = false;     // Some busy_slowdown is not 1.
 
   bool HasInterference() const {
-    return copy_slows_compute || collective_slows_compute || h2d_speed != kFullSpeeds ||
-           d2h_speed != kFullSpeeds || collective_speed != kFullSpeed;
+    return copy_slows_compute || collective_slows_compute || compute_slows_collective ||
+           copies_change_speed || clocks.boost_ps > 0;
   }
 };
 

@@ -208,7 +208,8 @@ CriticalPath FindCriticalPath(const TaskGraph& graph, const GraphCosts& costs,
     const TaskCost& cost = costs.Of(causes.Slowest(id, task.rendezvous));
     const FlowTime flow = SlowestFlow(costs, cost);
     if (flow.alone_ps == 0) {
-      shares.Add(task, kNone, dispatch + time, dispatch + cost.fixed_ps);
+      // At high clocks a task takes less than alone.
+      shares.Add(task, kNone, dispatch + time, dispatch + std::min(time, cost.fixed_ps));
     } else {
       const Picoseconds fixed = std::min(time, cost.fixed_ps);
       if (dispatch + fixed > 0) shares.Add(task, kNone, dispatch + fixed, dispatch + fixed);

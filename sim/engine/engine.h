@@ -22,7 +22,11 @@
 // - Flows of H2D and D2H progress at 1 / copy_beside_compute, those of collectives, SEND and RECV
 //   at 1 / collective_beside_compute of their fair rate while COMPUTE runs, those of H2D and D2H at
 //   1 / h2d_beside_host and 1 / d2h_beside_host while a HOST task runs. They keep their share of
-//   the link.
+//   the link. Where factors of a direction, of both together, or of a cost are given, they stand
+//   for these (sim/engine/interference.h).
+// - With GraphCosts::clocks COMPUTE runs rested_speedup times as fast as long as its rank's boost
+//   lasts: time of computing, which it spends while it computes and gets back, boost_per_rest a
+//   time, while it rests. An iteration begins with what is left at its end: it is replayed twice.
 //
 // Worker threads (GraphCosts::workers), if there are any, serve the lanes of all ranks as the CPU
 // backend's do (exec/cpu/lane_scheduler.h; sim/engine/lane_threads.h has the rules). A job is a
@@ -41,6 +45,7 @@
 // bytes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -55,7 +60,14 @@ struct Replay {
   std::vector<Picoseconds> start_ps, end_ps;  // By task. Start = the rendezvous' common start.
   std::vector<Picoseconds> ready_ps;          // When its own predecessors had ended.
   Picoseconds makespan_ps = 0;
+  // By rank, at the end: computing at high clocks that is left. Empty without GraphCosts::clocks.
+  std::vector<Picoseconds> boost_left_ps;
 };
+
+// Whether some rank has boost left for the next iteration.
+inline bool BeginsRested(const Replay& replay) {
+  return std::ranges::any_of(replay.boost_left_ps, [](Picoseconds left) { return left > 0; });
+}
 
 class Engine {
  public:

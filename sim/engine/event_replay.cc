@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/engine/deadlock.h"
@@ -28,7 +30,8 @@ enum RankState : std::uint32_t {
   kH2DRuns = 2,
   kCollectiveRuns = 4,
   kD2HRuns = 8,
-  kHostRuns = 16
+  kHostRuns = 16,
+  kRested = 32  // The GPU's clocks are high.
 };
 
 Class ClassOf(TaskKind kind) {
@@ -75,6 +78,13 @@ struct Meeting {
   std::uint32_t open = 0;     // Members that still work.
 };
 
+// How long a GPU that computes goes on at high clocks.
+struct RankClocks {
+  Picoseconds left_ps = 0;   // As of `since_ps`.
+  Picoseconds since_ps = 0;  // Since then it computes, or rests.
+  bool computes = false;
+};
+
 struct RankActivity {
   std::uint32_t running[kClassCount] = {};  // Tasks that run, by Class.
   std::uint32_t lanes = 0;                  // Bit set of lanes that run.
@@ -95,7 +105,8 @@ class EventReplay {
         pending_(std::move(pending)),
         max_min_(table),
         slot_count_(static_cast<std::uint32_t>(graph.ranks.size()) * kLaneCount),
-        flow_base_(slot_count_ + table.workers.threads),
+        timer_base_(slot_count_ + table.workers.threads),
+        flow_base_(timer_base_ + static_cast<std::uint32_t>(graph.ranks.size())),
         slots_(slot_count_),
         activities_(flow_base_),
         ranks_(graph.ranks.size()),
@@ -105,13 +116,20 @@ class EventReplay {
       meetings_[id].missing = graph.rendezvous[id].participants;
     }
     // Which state bits a class of task depends on.
-    const auto compute_mask = (table.copy_slows_compute ? kH2DRuns | kD2HRuns : 0u) |
-                              (table.collective_slows_compute ? kCollectiveRuns : 0u);
-    depends_on_[0] = compute_mask;
-    depends_on_[1] = CopyMask(table.h2d_speed);
-    depends_on_[2] = table.collective_speed != kFullSpeed ? kComputeRuns : 0u;
-    depends_on_[3] = CopyMask(table.d2h_speed);
+    depends_on_[0] = (table.copy_slows_compute ? kH2DRuns | kD2HRuns : 0u) |
+                     (table.collective_slows_compute ? kCollectiveRuns : 0u) |
+                     (HasClocks() ? kRested : 0u);
+    depends_on_[1] = CopyMask(table.h2d_speed, kD2HRuns);
+    depends_on_[2] = table.compute_slows_collective ? kComputeRuns : 0u;
+    depends_on_[3] = CopyMask(table.d2h_speed, kH2DRuns);
     for (const std::uint32_t mask : depends_on_) watched_ |= mask;
+    if (HasClocks()) {
+      clocks_.resize(graph.ranks.size());
+      const std::vector<Picoseconds>& left_ps = table.clocks.left_ps;
+      for (std::size_t i = 0; i < std::min(left_ps.size(), clocks_.size()); ++i) {
+        clocks_[i].left_ps = std::clamp<Picoseconds>(left_ps[i], 0, table.clocks.boost_ps);
+      }
+    }
     if constexpr (kHasWorkers) {
       threads_.emplace(graph, topology, table.workers.threads);
       wake_delay_.emplace(table.workers);
@@ -147,15 +165,60 @@ class EventReplay {
     }
     // A thread may wake after the last task, and find nothing.
     replay_.makespan_ps = last_end_;
+    for (RankClocks& clocks : clocks_) {
+      Account(clocks, last_end_);
+      replay_.boost_left_ps.push_back(clocks.left_ps);
+    }
     return std::move(replay_);
   }
 
  private:
   static constexpr Picoseconds kNotDone = -1;
 
-  static std::uint32_t CopyMask(const std::array<std::uint64_t, 4>& speeds) {
-    return (speeds[1] != kFullSpeed ? kComputeRuns : 0u) |
-           (speeds[2] != kFullSpeed ? kHostRuns : 0u);
+  // Which bits change a speed: compute's, the host's, and that of copies the other way.
+  static std::uint32_t CopyMask(const CopySpeeds& speeds, std::uint32_t other) {
+    std::uint32_t mask = 0;
+    for (std::size_t state = 0; state < speeds.size(); ++state) {
+      if (speeds[state] != speeds[state & ~std::size_t{1}]) mask |= kComputeRuns;
+      if (speeds[state] != speeds[state & ~std::size_t{2}]) mask |= kHostRuns;
+      if (speeds[state] != speeds[state & ~std::size_t{4}]) mask |= other;
+    }
+    return mask;
+  }
+
+  bool HasClocks() const { return table_.clocks.boost_ps > 0; }
+
+  // What has been saved or spent until `now`.
+  void Account(RankClocks& clocks, Picoseconds now) const {
+    const Picoseconds elapsed = now - clocks.since_ps;
+    if (clocks.computes) {
+      clocks.left_ps = std::max<Picoseconds>(0, clocks.left_ps - elapsed);
+    } else {
+      const double saved = table_.clocks.boost_per_rest * static_cast<double>(elapsed);
+      const auto room = static_cast<double>(table_.clocks.boost_ps - clocks.left_ps);
+      clocks.left_ps += static_cast<Picoseconds>(std::llround(std::min(saved, room)));
+    }
+    clocks.since_ps = now;
+  }
+
+  // Whether the rank computes or rests has perhaps changed.
+  void UpdateClocks(RankId rank) {
+    RankClocks& clocks = clocks_[rank];
+    const bool computes = ranks_[rank].running[static_cast<int>(Class::kCompute)] > 0;
+    if (computes == clocks.computes) return;
+    Account(clocks, now_);
+    clocks.computes = computes;
+    if (computes && clocks.left_ps > 0) queue_.Set(timer_base_ + rank, now_ + clocks.left_ps);
+  }
+
+  // The timer is not moved while the rank rests.
+  void EndBoost(RankId rank) {
+    RankClocks& clocks = clocks_[rank];
+    if (!clocks.computes) return;
+    const Picoseconds end = clocks.since_ps + clocks.left_ps;
+    if (end > now_) return queue_.Set(timer_base_ + rank, end);
+    Account(clocks, now_);
+    MarkDirty(rank);
   }
 
   const PreparedCost& CostOf(TaskId id) const { return table_.costs[costs_.cost_of_task[id]]; }
@@ -312,9 +375,10 @@ class EventReplay {
   }
 
   void EndActivity(std::uint32_t index) {
-    if (kHasWorkers && index >= slot_count_ && index < flow_base_) {
+    if (kHasWorkers && index >= slot_count_ && index < timer_base_) {
       return threads_->Wake(index - slot_count_);
     }
+    if (index >= timer_base_ && index < flow_base_) return EndBoost(index - timer_base_);
     const std::uint32_t slot_index = activities_[index].slot;
     Slot& slot = slots_[slot_index];
     if (index >= flow_base_) {
@@ -390,10 +454,12 @@ class EventReplay {
   }
 
   void CountRunning(RankId rank, Class task_class, int change) {
-    RankActivity& activity = ranks_[rank];
-    activity.running[static_cast<int>(task_class)] += static_cast<std::uint32_t>(change);
-    if (activity.dirty) return;
-    activity.dirty = true;
+    ranks_[rank].running[static_cast<int>(task_class)] += static_cast<std::uint32_t>(change);
+    MarkDirty(rank);
+  }
+
+  void MarkDirty(RankId rank) {
+    if (std::exchange(ranks_[rank].dirty, true)) return;
     dirty_ranks_.push_back(rank);
   }
 
@@ -411,6 +477,10 @@ class EventReplay {
       activity.dirty = false;
       std::uint32_t state = 0;
       for (int i = 0; i < kClassCount; ++i) state |= (activity.running[i] > 0 ? 1u : 0u) << i;
+      if (HasClocks()) {
+        UpdateClocks(rank);
+        if (clocks_[rank].left_ps > 0) state |= kRested;
+      }
       state &= watched_;
       const std::uint32_t change = state ^ activity.state;
       activity.state = state;
@@ -449,19 +519,25 @@ class EventReplay {
     return ToSpeed(1 / (1 + (table_.busy_slowdown[slot.cost] - 1) * others));
   }
 
+  static std::uint32_t CopyState(std::uint32_t state) {
+    return (state & kComputeRuns) | (state & kHostRuns) >> 3;
+  }
+
   std::uint64_t SpeedOf(const Slot& slot) const {
     if constexpr (kHasWorkers) return SpeedBesideThreads(slot);
     if (watched_ == 0) return kFullSpeed;
     const std::uint32_t state = ranks_[graph_.tasks[slot.task].rank].state;
     switch (slot.task_class) {
       case Class::kCompute:
-        return table_.costs[slot.cost].compute_speed[(state >> 1) & 7];
+        return table_.costs[slot.cost]
+            .compute_speed[((state >> 1) & 7) | ((state & kRested) != 0 ? 8u : 0u)];
       case Class::kH2D:
-        return table_.h2d_speed[(state & kComputeRuns) | (state & kHostRuns) >> 3];
+        return table_.h2d_speed[CopyState(state) | ((state & kD2HRuns) != 0 ? 4u : 0u)];
       case Class::kD2H:
-        return table_.d2h_speed[(state & kComputeRuns) | (state & kHostRuns) >> 3];
+        return table_.d2h_speed[CopyState(state) | ((state & kH2DRuns) != 0 ? 4u : 0u)];
       case Class::kCollective:
-        return (state & kComputeRuns) != 0 ? table_.collective_speed : kFullSpeed;
+        return (state & kComputeRuns) != 0 ? table_.costs[slot.cost].communication_speed
+                                           : kFullSpeed;
       case Class::kHost:
         return kFullSpeed;
     }
@@ -502,11 +578,13 @@ class EventReplay {
   bool overflow_ = false;
 
   // Activities: one a slot, one a thread that wakes, then one a shared flow.
-  std::uint32_t slot_count_, flow_base_;
+  // Activities: lanes, threads that wake, clocks that fall, flows.
+  std::uint32_t slot_count_, timer_base_, flow_base_;
   std::vector<Slot> slots_;
   std::vector<Activity> activities_;
   std::vector<std::uint32_t> next_flow_, free_flows_;
   std::vector<RankActivity> ranks_;
+  std::vector<RankClocks> clocks_;  // By rank; empty where the GPUs have one speed.
   std::vector<Meeting> meetings_;
   std::uint32_t depends_on_[kClassCount] = {};  // By Class: bits of RankState.
   std::uint32_t watched_ = 0;

@@ -1,4 +1,5 @@
 #include <memory>
+#include <utility>
 
 #include "sim/engine/cost_table.h"
 #include "sim/engine/engine.h"
@@ -16,12 +17,16 @@ class FastEngine : public Engine {
   Result<Replay> Run(const TaskGraph& graph, const GraphCosts& costs) override {
     const Result<Topology> topology = BuildTopology(graph, costs);
     if (!topology.ok()) return topology.error();
-    const Result<CostTable> table = BuildCostTable(graph, costs);
+    Result<CostTable> table = BuildCostTable(graph, costs);
     if (!table.ok()) return table.error();
     const bool lanes_are_free = table.value().workers.threads == 0;
     if (lanes_are_free && table.value().flows.empty() && !table.value().HasInterference()) {
       return ReplayLongestPath(graph, costs, table.value(), topology.value());
     }
+    Result<Replay> replay = ReplayEvents(graph, costs, table.value(), topology.value());
+    if (!replay.ok() || !BeginsRested(replay.value())) return replay;
+    // The iteration before ended as this one does.
+    table.value().clocks.left_ps = std::move(replay).value().boost_left_ps;
     return ReplayEvents(graph, costs, table.value(), topology.value());
   }
 };

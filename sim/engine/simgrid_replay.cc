@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "sim/engine/interference.h"
 #include "sim/engine/lane_threads.h"
 #include "sim/engine/wake_delay.h"
 #include "sim/str_cat.h"
@@ -25,8 +26,8 @@ namespace s4u = simgrid::s4u;
 constexpr double kUnitsPerByte = 1024;
 // Less than this is done; SimGrid will say so within the same moment.
 constexpr double kNothing = 1e-3;
-
-double FactorOrOne(double factor) { return factor == 0 ? 1 : factor; }
+// Of a computation: an H2D runs + 2 x a D2H + 4 x communication + 8 x high clocks.
+constexpr std::size_t kComputeStates = 16;
 
 bool IsCopy(TaskKind kind) { return kind == TaskKind::kH2D || kind == TaskKind::kD2H; }
 bool IsCommunication(TaskKind kind) {
@@ -35,16 +36,18 @@ bool IsCommunication(TaskKind kind) {
 
 // What one activity of SimGrid stands for.
 struct Job {
-  enum class Work { kFixedTime, kFlow, kDispatch, kWake, kAssignment };
+  enum class Work { kFixedTime, kFlow, kDispatch, kWake, kAssignment, kClocksFall };
   Work work = Work::kFixedTime;
   TaskId task = kNone;
-  std::uint32_t flow = kNone;  // Of kFlow; of kWake the thread.
+  std::uint32_t flow = kNone;  // Of kFlow; of kWake the thread, of kClocksFall the rank.
   double slow_down = 1;        // Of a flow: what its payload was multiplied with.
   s4u::ActivityPtr activity;
 };
 
 struct Rank {
   int computing = 0, h2d = 0, d2h = 0, communicating = 0, on_host = 0;
+  // Of ClockBoost: left as of `since`, since when the rank computes or rests.
+  double boost_left_ps = 0, since_ps = 0;
   std::array<TaskId, kLaneCount> running;
 };
 
@@ -76,6 +79,9 @@ class SimgridReplay {
       missing_[id] = graph.rendezvous[id].participants;
     }
     for (Rank& rank : ranks_) rank.running.fill(kNone);
+    for (std::size_t i = 0; i < std::min(costs.clocks.left_ps.size(), ranks_.size()); ++i) {
+      ranks_[i].boost_left_ps = static_cast<double>(costs.clocks.left_ps[i]);
+    }
     if (HasWorkers()) {
       threads_.emplace(graph, topology, costs.workers.threads);
       wake_delay_.emplace(costs.workers);
@@ -103,10 +109,23 @@ class SimgridReplay {
     FinishTasks();
     if (HasWorkers()) AssignThreads();
     engine_->run();
+    RecordClocks();
     return std::move(record_);
   }
 
  private:
+  void RecordClocks() {
+    record_.boost_left_ps.assign(ranks_.size(), 0);
+    if (costs_.clocks.boost_ps == 0) return;
+    const auto end = std::ranges::max_element(record_.end_ps);
+    for (std::size_t i = 0; end != record_.end_ps.end() && i < ranks_.size(); ++i) {
+      // A timer may have run on after the last task.
+      Account(ranks_[i], /*computed=*/false,
+              std::max(ranks_[i].since_ps, static_cast<double>(*end)));
+      record_.boost_left_ps[i] = std::llround(ranks_[i].boost_left_ps);
+    }
+  }
+
   void StartEngine() {
     static std::string arguments[] = {"twinstep",
                                       "--log=root.thresh:critical",
@@ -121,25 +140,20 @@ class SimgridReplay {
     engine_ = std::make_unique<s4u::Engine>(&count, pointers.data());
   }
 
-  // A host's speed is one of a list, by sensitivity of the task and state of the rank.
+  // A host's speed is one of a list, by what slows the task and the state of the rank.
   void CollectSpeeds() {
     if (HasWorkers()) return CollectBusySpeeds();
-    const Interference& x = costs_.interference;
-    const double by_copy = FactorOrOne(x.compute_beside_copy());
-    const double by_d2h = x.compute_beside_d2h() == 0 ? by_copy : x.compute_beside_d2h();
-    const double by_communication = FactorOrOne(x.compute_beside_collective());
-    std::map<float, std::size_t> index_of;
+    std::map<std::array<double, kComputeStates>, std::size_t> index_of;
     for (const TaskCost& cost : costs_.costs) {
-      const float sensitivity = cost.interference_sensitivity;
-      const auto [it, is_new] = index_of.try_emplace(sensitivity, slow_downs_.size());
-      if (is_new) {
-        const double copy = 1 + static_cast<double>(sensitivity) * (by_copy - 1);
-        const double communication = 1 + static_cast<double>(sensitivity) * (by_communication - 1);
-        const double d2h = 1 + static_cast<double>(sensitivity) * (by_d2h - 1);
-        for (const double copies : {1.0, copy, d2h}) {
-          slow_downs_.insert(slow_downs_.end(), {copies, copies * communication});
-        }
+      std::array<double, kComputeStates> slow_downs{};
+      for (std::size_t state = 0; state < kComputeStates; ++state) {
+        const RankWork beside{
+            .h2d = (state & 1) != 0, .d2h = (state & 2) != 0, .communication = (state & 4) != 0};
+        const double speedup = (state & 8) != 0 ? static_cast<double>(cost.rested_speedup) : 1;
+        slow_downs[state] = ComputeSlowdown(cost, costs_.interference, beside) / speedup;
       }
+      const auto [it, is_new] = index_of.try_emplace(slow_downs, slow_downs_.size());
+      if (is_new) slow_downs_.insert(slow_downs_.end(), slow_downs.begin(), slow_downs.end());
       first_slow_down_.push_back(it->second);
     }
   }
@@ -170,7 +184,9 @@ class SimgridReplay {
       s4u::Host*& host = hosts_[SlotOf(id)];
       if (host == nullptr) host = root->create_host(StrCat("lane", SlotOf(id)), speeds);
     }
-    for (std::size_t i = 0; HasWorkers() && i <= costs_.workers.threads; ++i) {
+    std::size_t clocks = HasWorkers() ? costs_.workers.threads + 1 : 0;
+    if (costs_.clocks.boost_ps > 0) clocks = std::max(clocks, ranks_.size());
+    for (std::size_t i = 0; i < clocks; ++i) {
       clocks_.push_back(root->create_host(StrCat("clock", i), 1e12));
     }
     MakeRoutes(root, link_scales);
@@ -316,6 +332,8 @@ class SimgridReplay {
       AssignThreads();
     } else if (work == Job::Work::kDispatch) {
       for (const TaskId member : MembersOfJob(task)) Start(member);
+    } else if (work == Job::Work::kClocksFall) {
+      FallClocks(thread);
     } else {
       threads_->Wake(thread);
       RequestAssignment();
@@ -451,6 +469,45 @@ class SimgridReplay {
     if (--record_.pending[id] == 0) MakeReady(id);
   }
 
+  // The rank begins to compute, or to rest.
+  void TurnClocks(RankId id, bool computes) {
+    if (costs_.clocks.boost_ps == 0) return;
+    Rank& rank = ranks_[id];
+    Account(rank, /*computed=*/!computes, ClockNow());
+    if (!computes || rank.boost_left_ps <= 0) return;
+    SetTimer(id, rank.boost_left_ps);
+  }
+
+  void SetTimer(RankId id, double after_ps) {
+    Job* job = NewJob(Job::Work::kClocksFall, kNone);
+    job->flow = id;
+    StartWork(job, clocks_[id], after_ps);
+  }
+
+  // What has been saved or spent.
+  void Account(Rank& rank, bool computed, double now_ps) const {
+    const double elapsed_ps = now_ps - std::exchange(rank.since_ps, now_ps);
+    const double change_ps = computed ? -elapsed_ps : costs_.clocks.boost_per_rest * elapsed_ps;
+    const auto most_ps = static_cast<double>(costs_.clocks.boost_ps);
+    rank.boost_left_ps = std::clamp(rank.boost_left_ps + change_ps, 0.0, most_ps);
+    if (rank.boost_left_ps < kNothing) rank.boost_left_ps = 0;
+  }
+
+  // A timer is not moved while its rank rests.
+  void FallClocks(RankId id) {
+    Rank& rank = ranks_[id];
+    if (rank.computing == 0 || rank.boost_left_ps <= 0) return;
+    const double left_ps = rank.since_ps + rank.boost_left_ps - ClockNow();
+    if (left_ps > kNothing) return SetTimer(id, left_ps);
+    Account(rank, /*computed=*/true, ClockNow());
+    rank.boost_left_ps = 0;
+    for (const TaskId task : rank.running) {
+      if (task != kNone) ChangeSpeed(task);
+    }
+  }
+
+  static double ClockNow() { return s4u::Engine::get_clock() * 1e12; }
+
   // Counts a task that starts or ends, and gives new speeds where that changes the rank's state.
   void Count(const Task& task, int change) {
     Rank& rank = ranks_[task.rank];
@@ -460,6 +517,9 @@ class SimgridReplay {
                  : task.kind == TaskKind::kHost  ? rank.on_host
                                                  : rank.communicating;
     const bool was_running = count > 0;
+    if (task.kind == TaskKind::kCompute && was_running != (count + change > 0)) {
+      TurnClocks(task.rank, !was_running);
+    }
     count += change;
     if (was_running == (count > 0)) return;
     for (const TaskId id : rank.running) {
@@ -493,28 +553,25 @@ class SimgridReplay {
     if (HasWorkers()) return first + std::max<std::size_t>(busy_threads_, 1) - 1;
     const Task& task = graph_.tasks[id];
     const Rank& rank = ranks_[task.rank];
-    // The first list may be of another sensitivity, but all begin with full speed.
+    // The first list may be another task's, but all begin with full speed.
     if (task.kind != TaskKind::kCompute) return first;
-    const std::size_t copies = rank.h2d > 0 ? 1 : rank.d2h > 0 ? 2 : 0;
-    return first + 2 * copies + (rank.communicating > 0 ? 1u : 0u);
+    return first + (rank.h2d > 0 ? 1u : 0u) + (rank.d2h > 0 ? 2u : 0u) +
+           (rank.communicating > 0 ? 4u : 0u) + (rank.boost_left_ps > 0 ? 8u : 0u);
   }
 
   double FlowSlowDown(TaskId id) const {
     const Task& task = graph_.tasks[id];
     const Rank& rank = ranks_[task.rank];
-    const Interference& x = costs_.interference;
     if (task.kind == TaskKind::kCompute || HasWorkers()) return slow_downs_[SpeedIndex(id)];
-    double slow_down = 1;
+    const RankWork beside{.compute = rank.computing > 0,
+                          .h2d = rank.h2d > 0,
+                          .d2h = rank.d2h > 0,
+                          .host = rank.on_host > 0};
     if (IsCopy(task.kind)) {
-      if (rank.computing > 0) slow_down *= FactorOrOne(x.copy_beside_compute());
-      if (rank.on_host > 0) {
-        const bool h2d = task.kind == TaskKind::kH2D;
-        slow_down *= FactorOrOne(h2d ? x.h2d_beside_host() : x.d2h_beside_host());
-      }
-    } else if (IsCommunication(task.kind) && rank.computing > 0) {
-      slow_down = FactorOrOne(x.collective_beside_compute());
+      return CopySlowdown(costs_.interference, task.kind == TaskKind::kH2D, beside);
     }
-    return slow_down;
+    if (!IsCommunication(task.kind)) return 1;
+    return CommunicationSlowdown(CostOf(id), costs_.interference, beside);
   }
 
   const TaskGraph& graph_;
@@ -526,10 +583,10 @@ class SimgridReplay {
   std::optional<LaneThreads> threads_;
   std::optional<WakeDelay> wake_delay_;
   std::vector<std::uint32_t> thread_of_task_;
-  std::vector<s4u::Host*> clocks_;  // One a thread, and one more.
+  std::vector<s4u::Host*> clocks_;  // One a thread, and one more; or one a rank.
   bool assignment_is_due_ = false;
   std::size_t busy_threads_ = 0;              // As the speeds have it.
-  std::vector<double> slow_downs_;            // Six a sensitivity, or one a busy thread.
+  std::vector<double> slow_downs_;            // By state of the rank, or one a busy thread.
   std::vector<std::size_t> first_slow_down_;  // By cost, into slow_downs_.
   std::vector<std::vector<Job*>> jobs_of_slot_;
   std::vector<Computation> computations_;  // By slot.

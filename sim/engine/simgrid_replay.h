@@ -17,7 +17,8 @@ inline constexpr Picoseconds kNotReplayed = -1;
 struct SimgridRecord {
   // By task; kNotReplayed where it did not start, end or become ready.
   std::vector<Picoseconds> start_ps, end_ps, ready_ps;
-  std::vector<std::uint32_t> pending;  // Predecessors that did not end.
+  std::vector<std::uint32_t> pending;      // Predecessors that did not end.
+  std::vector<Picoseconds> boost_left_ps;  // As Replay's, by rank; 0 without clocks.
 };
 
 // By link, the whole number to multiply capacity and multiplicities with so that all

@@ -39,7 +39,7 @@ class RankPaths {
 
   TaskId begin() const { return begin_; }
   TaskId end() const { return end_; }
-  Picoseconds Alone(TaskId id) const { return table_.alone_ps[costs_.cost_of_task[id]]; }
+  Picoseconds Alone(TaskId id) const { return table_.least_ps[costs_.cost_of_task[id]]; }
 
   struct Ends {
     TaskId first = kNone, last = kNone;  // Of the compute lane; kNone where there is no such pass.

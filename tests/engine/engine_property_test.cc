@@ -199,7 +199,9 @@ RC_GTEST_PROP(EngineProperty, EnginesAgree, ()) {
   const std::unique_ptr<Engine> simgrid = MakeSimgridEngine();
   if (simgrid == nullptr) RC_SUCCEED("built without simgrid");
   const TaskGraph graph = DrawGraph();
-  const GraphCosts costs = RandomCosts(graph, DrawCostOptions());
+  RandomCostOptions options = DrawCostOptions();
+  options.clocks = *rc::gen::arbitrary<bool>();
+  const GraphCosts costs = RandomCosts(graph, options);
   const Replay fast = RunFast(graph, costs);
   const Result<Replay> other = simgrid->Run(graph, costs);
   if (!other.ok()) RC_FAIL(other.error().message);

@@ -39,7 +39,8 @@ class EngineTest : public ::testing::TestWithParam<EngineCase> {
       ADD_FAILURE() << replay.error().message;
       return {.start_ps = std::vector<Picoseconds>(graph.tasks.size(), -1),
               .end_ps = std::vector<Picoseconds>(graph.tasks.size(), -1),
-              .ready_ps = std::vector<Picoseconds>(graph.tasks.size(), -1)};
+              .ready_ps = std::vector<Picoseconds>(graph.tasks.size(), -1),
+              .boost_left_ps = {}};
     }
     return std::move(replay).value();
   }
@@ -345,6 +346,65 @@ TEST_P(EngineTest, CopiesOneWayHaveAFactorOfTheirOwn) {
   costs.Set(1, 5'000'000'000, {});
   costs.Set(2, 2'000'000'000, {});
   ExpectTime(Run(graph, costs.costs()).end_ps[0], 11'900'000'000, "beside both, then one");
+}
+
+TEST_P(EngineTest, WhatWasMeasuredOfATaskStandsForFactors) {
+  // Copies for 5 ms, of which compute does half.
+  Interfering x(0, 50'000'000, 0, 0, 1);
+  x.costs.interference().set_compute_beside_copy(1.25);
+  x.costs.costs().costs[x.costs.costs().cost_of_task[0]].beside_d2h = 2;
+  ExpectTime(Run(x.graph, x.costs.costs()).end_ps[0], 12'500'000'000, "end");
+}
+
+TEST_P(EngineTest, CopiesBesideHostTasksAndTheOtherDirection) {
+  GraphBuilder builder(1);
+  AddTask(builder, 0, TaskKind::kHost, Lane::kHost);
+  AddTask(builder, 0, TaskKind::kD2H, Lane::kD2H);
+  AddTask(builder, 0, TaskKind::kH2D, Lane::kH2D);
+  const TaskGraph graph = builder.Build();
+  CostBuilder costs(graph);
+  const std::uint32_t down = costs.AddLink(LinkKind::kPcieD2H, 1e9);
+  const std::uint32_t up = costs.AddLink(LinkKind::kPcieH2D, 1e9);
+  costs.Set(0, 20'000'000'000, {});
+  costs.Set(1, 0, {{.bytes = 2'000'000, .hops = {{down, 1}}}});
+  costs.Set(2, 0, {{.bytes = 2'000'000, .hops = {{up, 1}}}});
+  costs.interference().set_h2d_beside_host(1.25);
+  costs.interference().set_h2d_beside_host_and_d2h(2);
+  const Replay replay = Run(graph, costs.costs());
+  ExpectTime(replay.end_ps[1], 2'000'000'000, "D2H");
+  // 2 ms at half speed, then at 1/1.25.
+  ExpectTime(replay.end_ps[2], 3'250'000'000, "H2D");
+}
+
+// Compute of 10 ms, a rest of 4 ms while a copy runs, and compute of 10 ms.
+TEST_P(EngineTest, ComputeIsFasterAfterARest) {
+  GraphBuilder builder(1);
+  const TaskId first = AddTask(builder, 0, TaskKind::kCompute, Lane::kCompute);
+  const TaskId copy = AddTask(builder, 0, TaskKind::kD2H, Lane::kD2H);
+  const TaskId last = AddTask(builder, 0, TaskKind::kCompute, Lane::kCompute);
+  builder.Order(first, copy);
+  builder.Order(copy, last);
+  const TaskGraph graph = builder.Build();
+  CostBuilder costs(graph);
+  costs.Set(0, 10'000'000'000, {});
+  costs.Set(1, 4'000'000'000, {});
+  costs.Set(2, 10'000'000'000, {});
+  for (TaskCost& cost : costs.costs().costs) cost.rested_speedup = 1.25;
+  costs.costs().clocks = {.boost_ps = 50'000'000'000, .boost_per_rest = 0.5, .left_ps = {}};
+  Replay replay = Run(graph, costs.costs());
+  ExpectTime(replay.end_ps[0], 10'000'000'000, "before the rest");
+  // 2 ms at 1.25 times the speed.
+  ExpectTime(replay.end_ps[2] - replay.start_ps[2], 9'500'000'000, "after the rest");
+
+  // No more than there is room for.
+  costs.costs().clocks.boost_ps = 1'000'000'000;
+  replay = Run(graph, costs.costs());
+  ExpectTime(replay.end_ps[2] - replay.start_ps[2], 9'750'000'000, "after the rest");
+
+  // What is left at the end is there at the begin: 20 ms of rest give more than 8 ms of work take.
+  costs.costs().clocks = {.boost_ps = 50'000'000'000, .boost_per_rest = 6, .left_ps = {}};
+  replay = Run(graph, costs.costs());
+  EXPECT_LT(replay.end_ps[0], 10'000'000'000);
 }
 
 TEST_P(EngineTest, CopiesSlowBesideHostTasksOfTheirRank) {

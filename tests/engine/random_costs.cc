@@ -26,11 +26,35 @@ class Generator {
       costs_.interference().set_h2d_beside_host(Between(1, 1.5));
       costs_.interference().set_d2h_beside_host(Between(1, 1.5));
       costs_.interference().set_compute_beside_d2h(Between(1, 1.5));
+      costs_.interference().set_compute_beside_h2d(Between(1, 1.5));
+      costs_.interference().set_h2d_beside_compute(Between(1, 1.3));
+      costs_.interference().set_d2h_beside_compute(Between(1, 1.3));
+      costs_.interference().set_h2d_beside_host_and_d2h(Between(1, 1.5));
+      costs_.interference().set_d2h_beside_host_and_h2d(Between(1, 1.5));
+      DrawSlowdowns();
+    }
+    if (o_.clocks) {
+      costs_.costs().clocks = {.boost_ps = std::llround(Between(1e6, 5e8)),
+                               .boost_per_rest = Between(0.1, 4),
+                               .left_ps = {}};
+      for (TaskCost& cost : costs_.costs().costs) {
+        cost.rested_speedup = static_cast<float>(Between(1, 1.3));
+      }
     }
     return costs_.costs();
   }
 
  private:
+  // Some costs have what was measured of them, and need no factors.
+  void DrawSlowdowns() {
+    for (TaskCost& cost : costs_.costs().costs) {
+      for (float* slowdown : {&cost.beside_h2d, &cost.beside_d2h, &cost.beside_both,
+                              &cost.beside_collective, &cost.beside_compute}) {
+        if (Below(3) == 0) *slowdown = static_cast<float>(Between(1, 2));
+      }
+    }
+  }
+
   // Not std::uniform_real_distribution, whose results depend on the library.
   double Between(double low, double high) {
     return low + (high - low) * static_cast<double>(random_() >> 11) * 0x1p-53;
