@@ -132,8 +132,14 @@ Status CudaBackend::MakeGpus() {
     first += of_host.value();
     visible -= of_host.value();
   }
-  const std::vector<std::size_t> placed =
-      PlaceRanks(ranks_.end - ranks_.first, static_cast<std::size_t>(visible));
+  const std::size_t ranks = ranks_.end - ranks_.first;
+  if (options_.gpu_a_rank && static_cast<std::size_t>(visible) < ranks) {
+    return Error{.code = ExitCode::kNo,
+                 .message = StrCat("the plan has ", ranks, " ranks, and the driver shows ", visible,
+                                   " GPUs: each rank needs one of its own"),
+                 .rule = "cuda-device"};
+  }
+  const std::vector<std::size_t> placed = PlaceRanks(ranks, static_cast<std::size_t>(visible));
   gpu_of_rank_.resize(graph.ranks.size());
   std::copy(placed.begin(), placed.end(),
             gpu_of_rank_.begin() + static_cast<std::ptrdiff_t>(ranks_.first));

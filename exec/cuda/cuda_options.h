@@ -25,6 +25,8 @@ struct CudaOptions {
   // Records when each task began and ended (Backend::Time), at 0.2 to 2 % of the time; without,
   // all times are zero.
   bool record_times = false;
+  // Each rank must have a GPU of its own, else Prepare is an Error (kNo).
+  bool gpu_a_rank = false;
   int host_threads = 0;  // Of host tasks, shared by the GPUs; 0 = one for each core.
   // Arenas and scratch on each GPU must fit this; 0 = what the GPU has.
   std::int64_t memory_limit_bytes = 0;

@@ -43,6 +43,9 @@ void AddOperator(const Primitive& primitive, const Summary& alone, const Primiti
   sample->set_busy_median_s(MedianOf(times.busy_s));
   sample->set_beside_d2h_s(MedianOf(times.beside_d2h_s));
   sample->set_beside_copies_s(MedianOf(times.beside_copies_s));
+  sample->set_beside_h2d_s(MedianOf(times.beside_h2d_s));
+  sample->set_beside_collective_s(MedianOf(times.beside_collective_s));
+  sample->set_rested_s(MedianOf(times.rested_s));
 }
 
 void AddCopy(const Primitive& primitive, const Summary& alone, const PrimitiveTimes& times,
@@ -71,6 +74,7 @@ void AddGroup(const Primitive& primitive, const Summary& alone, const PrimitiveT
   sample->set_relative_spread(RoundMeasured(alone.relative_spread));
   sample->set_samples(static_cast<std::int64_t>(alone.kept));
   sample->set_busy_median_s(MedianOf(times.busy_s));
+  sample->set_beside_compute_s(MedianOf(times.beside_compute_s));
 }
 
 // What an entry is the time of, as text: entries with equal keys are of the same primitive.

@@ -8,31 +8,81 @@
 #include "exec/profile/measure_gpu.h"
 #include "exec/profile/memory_profile.h"
 #include "exec/profile/statistics.h"
+#include "sim/graph/op.h"
 
 namespace twinstep {
 namespace {
 
-// Operators that run beside copies take as much longer as the factor says, or a share of it: the
-// factor is that of the operator that suffers most.
-void SetSlowdownsBesideCopies(const Profile& profile, Interference* interference) {
-  double both = 1, d2h = 1;
+double Ratio(double seconds, double over_s) {
+  return seconds > 0 && over_s > 0 ? RoundMeasured(std::max(1.0, seconds / over_s)) : 0;
+}
+
+// What operators suffer each says itself; the factors, for others, are those of the operator that
+// suffers most.
+void SetSlowdownsOfCompute(const Profile& profile, Interference* interference) {
+  double both = 1, h2d = 1, d2h = 1, collective = 1;
   for (const OperatorSample& sample : profile.operators()) {
-    if (sample.beside_copies_s() <= both * sample.median_s()) continue;
-    both = sample.beside_copies_s() / sample.median_s();
-    d2h = std::clamp(sample.beside_d2h_s() / sample.median_s(), 1.0, both);
+    const double alone_s = sample.median_s();
+    collective = std::max(collective, sample.beside_collective_s() / alone_s);
+    if (sample.beside_copies_s() <= both * alone_s) continue;
+    both = sample.beside_copies_s() / alone_s;
+    h2d = std::clamp(sample.beside_h2d_s() / alone_s, 1.0, both);
+    d2h = std::clamp(sample.beside_d2h_s() / alone_s, 1.0, both);
   }
   interference->set_compute_beside_copy(RoundMeasured(both));
+  interference->set_compute_beside_h2d(RoundMeasured(h2d));
   interference->set_compute_beside_d2h(RoundMeasured(d2h));
+  if (collective > 1) interference->set_compute_beside_collective(RoundMeasured(collective));
+}
+
+void SetSlowdownsOfMovements(const Profile& profile, const GpuSamples& samples, Interference* x) {
+  x->set_h2d_beside_compute(Ratio(samples.h2d.beside_compute_s, samples.h2d.alone_s));
+  x->set_d2h_beside_compute(Ratio(samples.d2h.beside_compute_s, samples.d2h.alone_s));
+  x->set_copy_beside_compute(
+      Ratio(samples.h2d_both.beside_compute_s + samples.d2h_both.beside_compute_s,
+            samples.h2d_both.alone_s + samples.d2h_both.alone_s));
+  // CPU Adam was measured beside the layers.
+  const auto beside_host = [](const GpuSamples::CopyTimes& times) {
+    return Ratio(times.beside_host_s, times.beside_compute_s);
+  };
+  x->set_h2d_beside_host(beside_host(samples.h2d));
+  x->set_d2h_beside_host(beside_host(samples.d2h));
+  x->set_h2d_beside_host_and_d2h(beside_host(samples.h2d_both));
+  x->set_d2h_beside_host_and_h2d(beside_host(samples.d2h_both));
+  std::vector<double> collectives;
+  for (const CollectiveSample& sample : profile.collectives()) {
+    const double slowdown = Ratio(sample.beside_compute_s(), sample.median_s());
+    if (slowdown > 0) collectives.push_back(slowdown);
+  }
+  if (!collectives.empty()) {
+    x->set_collective_beside_compute(RoundMeasured(Summarize(collectives).mean));
+  }
+}
+
+// A member's bytes over its link in the best of what was measured, and the shortest time.
+void DescribePeers(const Profile& profile, NvLink* link) {
+  double rate = 0, latency_s = 0;
+  for (const CollectiveSample& sample : profile.collectives()) {
+    const double members = static_cast<double>(sample.group_size());
+    const double wire_bytes = static_cast<double>(sample.bytes()) *
+                              (sample.op() == Name(OpCode::kSend) ? 1 : (members - 1) / members);
+    rate = std::max(rate, wire_bytes / sample.median_s());
+    latency_s = latency_s > 0 ? std::min(latency_s, sample.median_s()) : sample.median_s();
+  }
+  link->set_bytes_per_s(RoundMeasured(rate));
+  link->set_latency_s(RoundMeasured(latency_s));
 }
 
 // What was seen to pass through the host's memory: Adam reads gradient, master and moments, writes
 // the states and the parameter. Triad counts no write-allocate, and Adam's stores need none.
-double AdamAndCopiesBytesPerSecond(const GpuSamples& samples) {
+double HostTrafficBytesPerSecond(const GpuSamples& samples) {
   constexpr double kAdamBytes = 28;
-  return kAdamBytes * samples.host_adam_params_per_s[3] + samples.duplex_bytes_per_s;
+  return std::max(kAdamBytes * samples.host_adam_params_per_s[3] + samples.duplex_bytes_per_s,
+                  samples.all_gpus_copies_bytes_per_s);
 }
 
-Cluster GpuCluster(const Cluster& described, const GpuSamples& samples, int host_threads) {
+Cluster GpuCluster(const Cluster& described, const Profile& profile, const GpuSamples& samples,
+                   int host_threads) {
   Cluster cluster = described;
   const Machine machine = ReadMachine();
   cluster.set_name("measured");
@@ -44,16 +94,17 @@ Cluster GpuCluster(const Cluster& described, const GpuSamples& samples, int host
   gpu->set_kernel_launch_s(RoundMeasured(samples.dispatch_s));
   gpu->set_runtime_overhead_bytes(samples.overhead_bytes);
   Node* const node = cluster.mutable_node();
-  node->set_gpus(1);
+  node->set_gpus(samples.gpus);
   Pcie* const pcie = node->mutable_pcie();
   pcie->set_h2d_bytes_per_s(RoundMeasured(samples.h2d_bytes_per_s));
   pcie->set_d2h_bytes_per_s(RoundMeasured(samples.d2h_bytes_per_s));
   pcie->set_duplex_bytes_per_s(RoundMeasured(samples.duplex_bytes_per_s));
   pcie->set_latency_s(RoundMeasured(samples.copy_latency_s));
+  if (profile.collectives_size() > 0) DescribePeers(profile, node->mutable_nvlink());
   Host* const host = node->mutable_host();
   host->set_memory_bytes(machine.memory_bytes);
   host->set_dram_bytes_per_s(RoundMeasured(
-      std::max(MeasureRates(host_threads).dram_bytes_per_s, AdamAndCopiesBytesPerSecond(samples))));
+      std::max(MeasureRates(host_threads).dram_bytes_per_s, HostTrafficBytesPerSecond(samples))));
   host->set_cores(machine.cores);
   return cluster;
 }
@@ -61,8 +112,10 @@ Cluster GpuCluster(const Cluster& described, const GpuSamples& samples, int host
 }  // namespace
 
 Result<std::unique_ptr<Backend>> MakeTimedCudaBackend(const ProfileInput& input) {
-  return MakeCudaBackend(
-      {.deterministic = input.deterministic, .record_times = true, .host_threads = input.threads});
+  return MakeCudaBackend({.deterministic = input.deterministic,
+                          .record_times = true,
+                          .gpu_a_rank = true,
+                          .host_threads = input.threads});
 }
 
 std::size_t StepsOfGpuMeasurement(const ProfileInput& input) {
@@ -93,12 +146,15 @@ Result<Profile> MeasureGpuProfile(const ProfileInput& input, const MakeBackend& 
   profile.set_host_adam_params_per_s_beside_copies(
       RoundMeasured(samples.host_adam_params_per_s[3]));
   Interference* const interference = profile.mutable_interference();
-  SetSlowdownsBesideCopies(profile, interference);
-  interference->set_copy_beside_compute(RoundMeasured(samples.copy_beside_compute));
-  interference->set_h2d_beside_host(RoundMeasured(samples.h2d_beside_host));
-  interference->set_d2h_beside_host(RoundMeasured(samples.d2h_beside_host));
+  SetSlowdownsOfCompute(profile, interference);
+  SetSlowdownsOfMovements(profile, samples, interference);
+  if (samples.clocks.boost_s > 0) {
+    profile.mutable_clocks()->set_boost_s(RoundMeasured(samples.clocks.boost_s));
+    profile.mutable_clocks()->set_boost_per_rest_s(RoundMeasured(samples.clocks.boost_per_rest_s));
+  }
   profile.set_runtime_overhead_bytes(samples.overhead_bytes);
-  *profile.mutable_measured_on() = GpuCluster(input.plans.front().cluster, samples, input.threads);
+  *profile.mutable_measured_on() =
+      GpuCluster(input.plans.front().cluster, profile, samples, input.threads);
   return profile;
 }
 

@@ -8,7 +8,8 @@
 namespace twinstep {
 namespace {
 
-constexpr std::int64_t kMicroBatches = 2;
+// Parameters and gradients of further stages travel beside operators.
+constexpr int kMostSerialZero = 1;
 // So many times the head's work, so that the GPU gets as hot and runs as fast as in the whole
 // model.
 constexpr std::int64_t kLayersOverHead = 6;
@@ -31,16 +32,20 @@ std::int64_t FewLayers(const Model& model) {
 }  // namespace
 
 Result<LoweredPlan> LowerFewLayers(const Model& model, const Cluster& cluster,
-                                   const ResolvedPlan& plan) {
+                                   const ResolvedPlan& plan, std::int64_t micro_batches) {
   ResolvedPlan few = plan;
-  few.gpus = few.t = few.c = few.p = few.d = few.v = 1;
-  few.sequence_parallel = few.dp_overlap = false;
+  few.gpus = plan.t * plan.c * plan.d;
+  few.p = few.v = 1;
+  few.schedule = ONE_F_ONE_B;
+  // Neither communication nor copies beside operators.
+  few.dp_overlap = false;
   few.tp_overlap = TP_OVERLAP_NONE;
+  few.zero_stage = std::min(plan.zero_stage, kMostSerialZero);
   few.offload_ratio = 0;
   few.chunks = {};
   few.blocks.clear();
-  few.m = kMicroBatches;
-  few.global_batch = few.b * few.m;
+  few.m = micro_batches;
+  few.global_batch = few.b * few.m * few.d;
   const auto memory_bytes =
       static_cast<std::int64_t>(kMemoryShare * static_cast<double>(cluster.gpu().memory_bytes()));
   std::int64_t needed_bytes = 0;
@@ -50,7 +55,10 @@ Result<LoweredPlan> LowerFewLayers(const Model& model, const Cluster& cluster,
     few.l = layers;
     Result<LoweredPlan> lowered = LowerForRun(small, cluster, few);
     if (!lowered.ok()) return lowered;
-    needed_bytes = lowered.value().arena.arena_bytes[0][static_cast<std::size_t>(Pool::kGpu)];
+    needed_bytes = 0;
+    for (const auto& of_rank : lowered.value().arena.arena_bytes) {
+      needed_bytes = std::max(needed_bytes, of_rank[static_cast<std::size_t>(Pool::kGpu)]);
+    }
     if (memory_bytes == 0 || needed_bytes <= memory_bytes) return lowered;
   }
   return Error{

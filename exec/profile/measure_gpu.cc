@@ -2,45 +2,36 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "exec/profile/layer_plan.h"
 #include "exec/profile/plan_run.h"
 #include "exec/profile/primitive.h"
 #include "exec/profile/probe_graph.h"
+#include "exec/profile/repeated_run.h"
 #include "exec/profile/statistics.h"
-#include "exec/runtime/quick_weights.h"
 #include "sim/graph/arena.h"
 #include "sim/lower/lower.h"
 
 namespace twinstep {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr double kSecondsPerNanosecond = 1e-9;
-constexpr int kFewestIterations = 3;
 constexpr int kProbeRepeats = 5;
-// Copies run for so many times what they run beside takes.
+// Copies and collectives run for so many times what they run beside takes.
 constexpr double kCopyMargin = 1.05, kHostCopyMargin = 3;
 constexpr std::int64_t kTinyBytes = 1024;
-// Host Adam where the plan has none: far beyond caches.
+// Host Adam: far beyond caches; of large updates fewer.
 constexpr std::int64_t kMostHostElements = std::int64_t{1} << 28;
+constexpr int kFewestUpdates = 2;
+// Of a GPU's memory, what probes of collectives take at once.
+constexpr double kGroupShareOfMemory = 0.25;
 
 // Shares of the time.
-constexpr double kAloneShare = 0.35, kBesideShare = 0.1, kProbeShare = 0.1, kCopyShare = 0.1,
+constexpr double kAloneShare = 0.3, kBesideShare = 0.06, kProbeShare = 0.1, kCopyShare = 0.1,
                  kHostShare = 0.05;
-
-double Since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-double Seconds(const TaskTime& time) {
-  return static_cast<double>(time.end_ns - time.start_ns) * kSecondsPerNanosecond;
-}
 
 Primitive CopyPrimitive(bool h2d, std::int64_t bytes) {
   OpShape shape{.op = h2d ? OpCode::kCopyH2D : OpCode::kCopyD2H, .dtype = Dtype::kUint8};
@@ -51,114 +42,6 @@ Primitive CopyPrimitive(bool h2d, std::int64_t bytes) {
 void AppendTo(std::vector<double>* times, const std::vector<double>& more) {
   times->insert(times->end(), more.begin(), more.end());
 }
-
-// Means of an iteration's tasks, by primitive: what is repeated are iterations.
-using Means = std::map<Primitive, std::vector<double>>;
-double MedianOf(const Means& means, const Primitive& primitive) {
-  const auto at = means.find(primitive);
-  return at == means.end() ? 0 : Summarize(at->second).median;
-}
-
-// A graph that runs again and again.
-class Repeated {
- public:
-  Repeated(LoweredPlan lowered, const GpuMeasureOptions& options)
-      : lowered_(std::move(lowered)), options_(options) {
-    lowered_.data = options.data;
-  }
-
-  Status Start(bool fill_buffers) {
-    Result<std::unique_ptr<Backend>> backend = options_.make_backend();
-    if (!backend.ok()) return backend.error();
-    Backend* const device = backend.value().get();
-    Result<std::unique_ptr<PlanRun>> run = PlanRun::Create(lowered_, std::move(backend).value());
-    if (!run.ok()) return run.error();
-    run_ = std::move(run).value();
-    if (fill_buffers) FillBuffers(lowered_.graph, device);
-    primitives_ = PrimitivesOf(graph());
-    for (TaskId id = 0; id < graph().TaskCount(); ++id) {
-      const auto primitive = PrimitiveOf(graph(), id);
-      primitive_.push_back(primitive ? IndexOf(*primitive) : kNone);
-    }
-    return Unit{};
-  }
-
-  // Without measuring; at least one iteration.
-  Status WarmUp(double seconds) {
-    const Clock::time_point begin = Clock::now();
-    int iterations = 0;
-    do {
-      if (const Status done = run_->RunIteration(); !done.ok()) return done;
-      ++iterations;
-    } while (Since(begin) < seconds);
-    pause_ = static_cast<int>(std::floor(options_.sizes.pause_s * iterations / Since(begin)));
-    return Unit{};
-  }
-
-  // `counts` says whether a task counts, after each iteration.
-  template <typename Counts>
-  Status Measure(double seconds, Means* means, const Counts& counts) {
-    const Clock::time_point begin = Clock::now();
-    std::vector<std::vector<double>> all(primitives_.size()), of_iteration(primitives_.size());
-    for (int i = 0; i < kFewestIterations || Since(begin) < seconds; ++i) {
-      for (int k = 0; k <= pause_; ++k) {
-        if (const Status done = run_->RunIteration(); !done.ok()) return done;
-      }
-      for (TaskId id = 0; id < graph().TaskCount(); ++id) {
-        if (primitive_[id] == kNone || !counts(id)) continue;
-        of_iteration[primitive_[id]].push_back(Seconds(run_->Time(id)));
-      }
-      for (std::size_t k = 0; k < all.size(); ++k) {
-        if (of_iteration[k].empty()) continue;
-        all[k].push_back(Summarize(of_iteration[k]).mean);
-        of_iteration[k].clear();
-      }
-    }
-    for (std::size_t k = 0; k < all.size(); ++k) {
-      if (!all[k].empty()) AppendTo(&(*means)[primitives_[k]], all[k]);
-    }
-    return Unit{};
-  }
-  Status Measure(double seconds, Means* means) {
-    return Measure(seconds, means, [](TaskId) { return true; });
-  }
-
-  TaskTime Time(TaskId id) const { return run_->Time(id); }
-  const TaskGraph& graph() const { return lowered_.graph; }
-
-  double IterationSeconds() const {
-    std::int64_t end_ns = 0;
-    for (TaskId id = 0; id < graph().TaskCount(); ++id) {
-      end_ns = std::max(end_ns, run_->Time(id).end_ns);
-    }
-    return static_cast<double>(end_ns) * kSecondsPerNanosecond;
-  }
-  // On the device besides the arena; 0 where the backend does not say.
-  std::int64_t OverheadBytes() const {
-    const auto memory = run_->backend().Memory();
-    return memory ? memory->used_bytes - memory->arena_bytes : 0;
-  }
-  std::vector<std::int64_t> ScratchBytes() const {
-    std::vector<std::int64_t> bytes;
-    for (TaskId id = 0; id < graph().TaskCount(); ++id) {
-      bytes.push_back(run_->backend().ScratchBytes(id));
-    }
-    return bytes;
-  }
-
- private:
-  std::uint32_t IndexOf(const Primitive& primitive) const {
-    const auto at = std::lower_bound(primitives_.begin(), primitives_.end(), primitive);
-    return static_cast<std::uint32_t>(at - primitives_.begin());
-  }
-
-  LoweredPlan lowered_;  // The run refers to it.
-  const GpuMeasureOptions& options_;
-  std::unique_ptr<PlanRun> run_;
-  std::vector<Primitive> primitives_;
-  std::vector<std::uint32_t> primitive_;  // By task.
-  int pause_ = 0;
-};
 
 class GpuMeasurement {
  public:
@@ -172,18 +55,14 @@ class GpuMeasurement {
         is_first_(samples->primitives.times.empty()) {}
 
   Status Run() {
-    if (plan_.gpus > 1) {
-      return Error{.code = ExitCode::kNo,
-                   .message =
-                       "a plan of several ranks shares this machine's GPU: what its "
-                       "operations take there is not what they take on GPUs of their own"};
-    }
     Result<TaskGraph> whole = Lower(model_, cluster_, plan_, {.fold = false});
     if (!whole.ok()) return whole.error();
     whole_ = std::move(whole).value();
     for (const auto phase :
          {&GpuMeasurement::MeasureLayers, &GpuMeasurement::MeasureOthers,
-          &GpuMeasurement::MeasureCopies, &GpuMeasurement::MeasureLayersBesideCopies,
+          &GpuMeasurement::MeasureGroups, &GpuMeasurement::MeasureCopies,
+          &GpuMeasurement::MeasureLayersBesideCopies,
+          &GpuMeasurement::MeasureLayersBesideCollectives, &GpuMeasurement::MeasureRests,
           &GpuMeasurement::MeasureHostAdam, &GpuMeasurement::MeasureRates}) {
       if (const Status done = (this->*phase)(); !done.ok()) return done;
     }
@@ -195,10 +74,17 @@ class GpuMeasurement {
   void BeginPhase(const char* what) const {
     if (options_.begin_phase) options_.begin_phase(what);
   }
-  LoweredPlan LoweredProbe(TaskGraph graph) const {
-    LoweredPlan probe{.model = model_, .plan = plan_, .graph = std::move(graph), .arena = {}};
-    probe.arena = PlanArena(probe.graph);
-    return probe;
+  RepeatedRunOptions RunOptions() const {
+    return {.make_backend = options_.make_backend, .pause_s = options_.sizes.pause_s};
+  }
+  LoweredPlan LoweredGraph(TaskGraph graph) const {
+    LoweredPlan lowered{.model = layers_.model,
+                        .plan = layers_.plan,
+                        .graph = std::move(graph),
+                        .arena = {},
+                        .data = options_.data};
+    lowered.arena = PlanArena(lowered.graph);
+    return lowered;
   }
   int CopiesIn(double seconds, double bytes_per_s) const {
     return 1 + static_cast<int>(seconds * bytes_per_s /
@@ -217,11 +103,13 @@ class GpuMeasurement {
     Result<LoweredPlan> layers = LowerFewLayers(model_, cluster_, plan_);
     if (!layers.ok()) return layers.error();
     layers_ = std::move(layers).value();
+    layers_.data = options_.data;
     const std::vector<Primitive> primitives = PrimitivesOf(layers_.graph);
-    layers_are_new_ = !std::ranges::all_of(
-        primitives, [this](const Primitive& primitive) { return IsMeasured(primitive); });
+    layers_are_new_ = !std::ranges::all_of(primitives, [this](const Primitive& primitive) {
+      return primitive.group_size > 0 || IsMeasured(primitive);
+    });
     if (!layers_are_new_) return Unit{};
-    Repeated run(layers_, options_);
+    RepeatedRun run(layers_, RunOptions());
     if (const Status started = run.Start(/*fill_buffers=*/false); !started.ok()) return started;
     if (const Status warm = run.WarmUp(options_.warm_up_s); !warm.ok()) return warm;
     Means means;
@@ -251,18 +139,119 @@ class GpuMeasurement {
       }
     }
     if (added.empty()) return Unit{};
+    return MeasureAlone(std::move(probes), kProbeShare);
+  }
+
+  Status MeasureProbes(ProbeGraph probes, double share, Means* means) {
+    RepeatedRun run(LoweredGraph(std::move(probes).Finish()), RunOptions());
+    if (const Status started = run.Start(/*fill_buffers=*/true); !started.ok()) return started;
+    if (const Status warm = run.WarmUp(WarmUpSeconds()); !warm.ok()) return warm;
+    return run.Measure(share * options_.seconds, means);
+  }
+
+  Status MeasureAlone(ProbeGraph probes, double share) {
     Means means;
-    const Status done = MeasureProbes(std::move(probes), kProbeShare, &means);
+    const Status done = MeasureProbes(std::move(probes), share, &means);
     if (!done.ok()) return done;
     for (const auto& [primitive, times] : means) AppendTo(&TimesOf(primitive).alone_s, times);
     return Unit{};
   }
 
-  Status MeasureProbes(ProbeGraph probes, double share, Means* means) {
-    Repeated run(LoweredProbe(std::move(probes).Finish()), options_);
-    if (const Status started = run.Start(/*fill_buffers=*/true); !started.ok()) return started;
-    if (const Status warm = run.WarmUp(WarmUpSeconds()); !warm.ok()) return warm;
-    return run.Measure(share * options_.seconds, means);
+  // Collectives and messages of the plan, and those of other sizes.
+  Status MeasureGroups() {
+    BeginPhase("collectives and messages");
+    for (const auto& [members, meetings] : MissingMeetings()) {
+      const bool is_new = samples_.group_sizes.insert(members).second;
+      std::vector<OpShape> others;
+      if (is_new) others = OtherGroupOperations(members);
+      std::size_t meeting = 0, other = 0;
+      while (meeting < meetings.size() || other < others.size()) {
+        ProbeGraph probes(members);
+        std::int64_t bytes = 0;
+        // At least one, and no more than the memory has room for.
+        const auto has_room = [&](std::int64_t more) {
+          bytes += 2 * more;
+          return bytes == 2 * more || MostProbeBytes() == 0 || bytes <= MostProbeBytes();
+        };
+        for (; meeting < meetings.size(); ++meeting) {
+          const OpShape& shape = whole_.shapes[whole_.tasks[meetings[meeting].front()].shape];
+          if (!has_room(shape.dims[0])) break;
+          probes.AddRendezvous(whole_, meetings[meeting], kProbeRepeats);
+        }
+        for (; meeting == meetings.size() && other < others.size(); ++other) {
+          if (!has_room(others[other].dims[0])) break;
+          probes.AddGroupOperation(others[other], kProbeRepeats);
+        }
+        const Status done = MeasureAlone(std::move(probes), kProbeShare / 2);
+        if (!done.ok()) return done;
+      }
+    }
+    return Unit{};
+  }
+
+  std::int64_t MostProbeBytes() const {
+    return static_cast<std::int64_t>(kGroupShareOfMemory *
+                                     static_cast<double>(cluster_.gpu().memory_bytes()));
+  }
+
+  // By members: of each primitive that was not measured a rendezvous, its tasks in group order.
+  using Meetings = std::map<std::uint32_t, std::vector<std::vector<TaskId>>>;
+  Meetings MissingMeetings() const {
+    std::vector<std::vector<TaskId>> tasks(whole_.rendezvous.size());
+    for (TaskId id = 0; id < whole_.TaskCount(); ++id) {
+      const RendezvousId rendezvous = whole_.tasks[id].rendezvous;
+      if (rendezvous != kNone) tasks[rendezvous].push_back(id);
+    }
+    Meetings meetings;
+    std::set<Primitive> added;
+    for (RendezvousId rendezvous = 0; rendezvous < tasks.size(); ++rendezvous) {
+      const GroupId group_id = whole_.rendezvous[rendezvous].group;
+      if (group_id == kNone || whole_.groups[group_id].members.size() < 2) continue;
+      const std::vector<std::uint32_t>& group = whole_.groups[group_id].members;
+      const auto place = [&](TaskId id) {
+        const std::uint32_t rank = whole_.ranks[whole_.tasks[id].rank].global_rank;
+        return std::ranges::find(group, rank) - group.begin();
+      };
+      std::ranges::sort(tasks[rendezvous], {}, place);
+      auto& of_size = meetings[static_cast<std::uint32_t>(group.size())];
+      for (const TaskId id : tasks[rendezvous]) {
+        const auto primitive = PrimitiveOf(whole_, id);
+        if (!primitive || IsMeasured(*primitive) || !added.insert(*primitive).second) continue;
+        of_size.push_back(tasks[rendezvous]);
+      }
+    }
+    return meetings;
+  }
+
+  // What a plan of other sizes would do: the tables' other entries.
+  std::vector<OpShape> OtherGroupOperations(std::uint32_t members) const {
+    std::set<Dtype> dtypes;
+    for (const Buffer& buffer : whole_.buffers) {
+      if (buffer.role == Role::kParameter || buffer.role == Role::kGradient) {
+        dtypes.insert(buffer.dtype);
+      }
+    }
+    std::vector<OpShape> shapes;
+    const auto add = [&](OpCode op, Dtype dtype, std::int64_t bytes) {
+      OpShape shape{.op = op, .dtype = dtype};
+      shape.dims[0] = bytes;
+      const Primitive primitive{.shape = WorkShape(Sums(op) ? shape : CopyOfBytes(shape)),
+                                .group_size = members};
+      if (!IsMeasured(primitive)) shapes.push_back(shape);
+    };
+    for (const std::int64_t bytes : options_.sizes.collective_bytes) {
+      add(OpCode::kAllGather, Dtype::kBf16, bytes);
+      for (const Dtype dtype : dtypes) {
+        add(OpCode::kAllReduce, dtype, bytes);
+        add(OpCode::kReduceScatter, dtype, bytes);
+      }
+      if (members == 2) add(OpCode::kSend, Dtype::kBf16, bytes);
+    }
+    return shapes;
+  }
+  static OpShape CopyOfBytes(OpShape shape) {
+    shape.dtype = Dtype::kUint8;
+    return shape;
   }
 
   std::vector<std::int64_t> CopySizes() const {
@@ -280,7 +269,7 @@ class GpuMeasurement {
   Status MeasureCopies() {
     BeginPhase("copies");
     const std::vector<std::int64_t> sizes = CopySizes();
-    if (sizes.empty()) return Unit{};
+    if (sizes.empty()) return MeasureAllGpusCopies();
     Means alone;
     for (const bool h2d : {true, false}) {
       ProbeGraph probes;
@@ -289,9 +278,37 @@ class GpuMeasurement {
       if (!done.ok()) return done;
     }
     for (const auto& [primitive, times] : alone) AppendTo(&TimesOf(primitive).alone_s, times);
-    if (!is_first_) return Unit{};
-    // The engines take one rate of both directions together.
-    ProbeGraph both;
+    if (!is_first_) return MeasureAllGpusCopies();
+    const auto rate = [&](bool h2d) {
+      const auto largest = static_cast<double>(options_.sizes.copy_bytes.back());
+      return largest / MedianOf(alone, CopyPrimitive(h2d, options_.sizes.copy_bytes.back()));
+    };
+    samples_.h2d_bytes_per_s = rate(true);
+    samples_.d2h_bytes_per_s = rate(false);
+    samples_.copy_latency_s =
+        MedianOf(alone, CopyPrimitive(true, options_.sizes.copy_bytes.front()));
+    const Status done = MeasureBothWays(/*gpus=*/1, &samples_.duplex_bytes_per_s);
+    if (!done.ok()) return done;
+    for (const bool h2d : {true, false}) {
+      const PrimitiveTimes& times = TimesOf(CopyPrimitive(h2d, options_.sizes.beside_bytes));
+      (h2d ? samples_.h2d : samples_.d2h).alone_s = Summarize(times.alone_s).median;
+      (h2d ? samples_.h2d_both : samples_.d2h_both).alone_s = Summarize(times.both_ways_s).median;
+    }
+    return MeasureAllGpusCopies();
+  }
+
+  // What all GPUs' copies get from the host's memory together.
+  Status MeasureAllGpusCopies() {
+    if (plan_.gpus <= samples_.gpus) return Unit{};
+    samples_.gpus = plan_.gpus;
+    if (plan_.gpus == 1) return Unit{};
+    return MeasureBothWays(static_cast<std::uint32_t>(plan_.gpus),
+                           &samples_.all_gpus_copies_bytes_per_s);
+  }
+
+  // The engines take one rate of both directions together.
+  Status MeasureBothWays(std::uint32_t gpus, double* bytes_per_s) {
+    ProbeGraph both(gpus);
     for (const bool h2d : {true, false}) {
       both.AddCopies(h2d, options_.sizes.beside_bytes, 4 * kProbeRepeats);
     }
@@ -300,80 +317,181 @@ class GpuMeasurement {
     if (!done.ok()) return done;
     double both_s = 0;
     for (const auto& [primitive, times] : both_ways) {
-      AppendTo(&TimesOf(primitive).both_ways_s, times);
+      if (gpus == 1) AppendTo(&TimesOf(primitive).both_ways_s, times);
       both_s += Summarize(times).median / 2;
     }
-    const auto rate = [&](bool h2d) {
-      const auto largest = static_cast<double>(options_.sizes.copy_bytes.back());
-      return largest / MedianOf(alone, CopyPrimitive(h2d, options_.sizes.copy_bytes.back()));
-    };
-    samples_.h2d_bytes_per_s = rate(true);
-    samples_.d2h_bytes_per_s = rate(false);
-    samples_.duplex_bytes_per_s = 2 * static_cast<double>(options_.sizes.beside_bytes) / both_s;
-    samples_.copy_latency_s =
-        MedianOf(alone, CopyPrimitive(true, options_.sizes.copy_bytes.front()));
+    *bytes_per_s = 2 * gpus * static_cast<double>(options_.sizes.beside_bytes) / both_s;
     return Unit{};
+  }
+
+  // A plan with something beside it, alone on its lanes.
+  struct BesideRun {
+    const LoweredPlan* plan = nullptr;
+    TaskGraph first;
+    double warm_up_s = 0, share = 0;
+  };
+  // What both take together, each task that ran all the time beside the other graph's.
+  Status MeasureBeside(const BesideRun& beside, Means* means) {
+    LoweredPlan both = LoweredGraph(Beside(beside.first, beside.plan->graph));
+    both.plan = beside.plan->plan;
+    RepeatedRun run(std::move(both), RunOptions());
+    if (const Status started = run.Start(/*fill_buffers=*/false); !started.ok()) return started;
+    if (const Status warm = run.WarmUp(beside.warm_up_s); !warm.ok()) return warm;
+    const Status done = run.Measure(beside.share * options_.seconds, means,
+                                    [&](TaskId id) { return RunsBeside(run, beside.first, id); });
+    samples_.overhead_bytes = std::max(samples_.overhead_bytes, run.OverheadBytes());
+    return done;
+  }
+
+  static bool RunsBeside(const RepeatedRun& run, const TaskGraph& first, TaskId id) {
+    const TaskGraph& graph = run.graph();
+    const RankId rank = graph.tasks[id].rank;
+    const TaskId begin = graph.rank_begin[rank], end = graph.rank_begin[rank + 1];
+    const TaskId middle = begin + first.rank_begin[rank + 1] - first.rank_begin[rank];
+    const TaskTime time = run.Time(id);
+    const auto within = [&](TaskId from, TaskId to) {
+      return time.start_ns >= run.Time(from).start_ns && time.end_ns <= run.Time(to).end_ns;
+    };
+    // The layers compute for longer than all host tasks take, however small these are.
+    const bool is_on_host = graph.tasks[id].kind == TaskKind::kHost;
+    if (id < middle && !is_on_host && !within(middle, end - 1)) return false;
+    // While each other lane of the first graph ran.
+    std::array<std::pair<TaskId, TaskId>, kLaneCount> lanes;
+    lanes.fill({kNone, kNone});
+    for (TaskId other = begin; other < middle; ++other) {
+      if (graph.tasks[other].lane == graph.tasks[id].lane) continue;
+      auto& [lane_begin, lane_end] = lanes[static_cast<std::size_t>(graph.tasks[other].lane)];
+      if (lane_begin == kNone) lane_begin = other;
+      lane_end = other;
+    }
+    return std::ranges::all_of(lanes, [&](const auto& lane) {
+      return lane.first == kNone || within(lane.first, lane.second);
+    });
+  }
+
+  // Copies of one direction or both beside the layers, as long as these, and hardly longer: the
+  // device must not cool down meanwhile.
+  TaskGraph CopiesBeside(bool h2d, bool d2h, double seconds) const {
+    const double rate = h2d && d2h ? samples_.duplex_bytes_per_s / 2
+                        : h2d      ? samples_.h2d_bytes_per_s
+                                   : samples_.d2h_bytes_per_s;
+    ProbeGraph copies(static_cast<std::uint32_t>(layers_.graph.ranks.size()));
+    for (const bool up : {true, false}) {
+      if (up ? h2d : d2h) {
+        copies.AddCopies(up, options_.sizes.beside_bytes, CopiesIn(seconds, rate));
+      }
+    }
+    return std::move(copies).Finish();
   }
 
   Status MeasureLayersBesideCopies() {
     BeginPhase("layers beside copies");
     if (!layers_are_new_) return Unit{};
-    // As long as the iteration, and hardly longer: the device must not cool down meanwhile.
-    const int down = CopiesIn(kCopyMargin * iteration_s_, samples_.d2h_bytes_per_s);
-    const int both = CopiesIn(kCopyMargin * iteration_s_, samples_.duplex_bytes_per_s / 2);
     using Member = std::vector<double> PrimitiveTimes::*;
-    const std::array<std::pair<BesideCopies, Member>, 2> runs = {
-        {{{.bytes = options_.sizes.beside_bytes, .d2h = down}, &PrimitiveTimes::beside_d2h_s},
-         {{.bytes = options_.sizes.beside_bytes, .h2d = both, .d2h = both},
-          &PrimitiveTimes::beside_copies_s}}};
-    std::vector<double> copies_slower;
-    for (const auto& [copies, member] : runs) {
-      LoweredPlan beside = layers_;
-      beside.graph = WithCopies(layers_.graph, copies);
-      beside.arena = PlanArena(beside.graph);
-      Repeated run(std::move(beside), options_);
-      if (const Status started = run.Start(/*fill_buffers=*/false); !started.ok()) return started;
-      if (const Status warm = run.WarmUp(WarmUpSeconds()); !warm.ok()) return warm;
+    for (const auto& [h2d, d2h, member] :
+         {std::tuple<bool, bool, Member>{true, false, &PrimitiveTimes::beside_h2d_s},
+          {false, true, &PrimitiveTimes::beside_d2h_s},
+          {true, true, &PrimitiveTimes::beside_copies_s}}) {
       Means means;
-      const auto first = static_cast<TaskId>(copies.h2d + copies.d2h);
-      const Status done = run.Measure(kBesideShare * options_.seconds, &means, [&](TaskId id) {
-        return id < first ? CopyIsBeside(run, id, first) : TaskIsBeside(run, id, copies);
-      });
+      const Status done =
+          MeasureBeside({.plan = &layers_,
+                         .first = CopiesBeside(h2d, d2h, kCopyMargin * iteration_s_),
+                         .warm_up_s = WarmUpSeconds(),
+                         .share = kBesideShare},
+                        &means);
       if (!done.ok()) return done;
-      samples_.overhead_bytes = std::max(samples_.overhead_bytes, run.OverheadBytes());
       for (const auto& [primitive, times] : means) {
+        if (primitive.group_size > 0) continue;
         if (!IsCopy(primitive.shape.op)) {
           AppendTo(&(TimesOf(primitive).*member), times);
-        } else if (copies.h2d == 0 || copies.d2h == 0) {
+          continue;
+        }
+        const bool up = primitive.shape.op == OpCode::kCopyH2D;
+        const double median = Summarize(times).median;
+        if (h2d && d2h) {
+          (up ? samples_.h2d_both : samples_.d2h_both).beside_compute_s = median;
+        } else {
           AppendTo(&TimesOf(primitive).beside_compute_s, times);
-          const double alone_s = Summarize(TimesOf(primitive).alone_s).median;
-          if (alone_s > 0) copies_slower.push_back(Summarize(times).median / alone_s);
+          (up ? samples_.h2d : samples_.d2h).beside_compute_s = median;
         }
       }
-    }
-    if (!copies_slower.empty()) {
-      double sum = 0;
-      for (const double x : copies_slower) sum += x;
-      samples_.copy_beside_compute = std::max(1.0, sum / static_cast<double>(copies_slower.size()));
     }
     return Unit{};
   }
 
-  // All of the copy while operators ran.
-  static bool CopyIsBeside(const Repeated& run, TaskId id, TaskId first_operator) {
-    const TaskTime begin = run.Time(first_operator);
-    const TaskTime end = run.Time(run.graph().TaskCount() - 1);
-    return run.Time(id).start_ns >= begin.start_ns && run.Time(id).end_ns <= end.end_ns;
+  // Sums and moves beside the layers.
+  Status MeasureLayersBesideCollectives() {
+    BeginPhase("layers beside collectives");
+    const auto ranks = static_cast<std::uint32_t>(layers_.graph.ranks.size());
+    if (!layers_are_new_ || ranks < 2) return Unit{};
+    ProbeGraph collectives(ranks);
+    std::vector<OpShape> shapes;
+    double seconds = 0;
+    for (const OpCode op : {OpCode::kAllGather, OpCode::kReduceScatter}) {
+      OpShape shape{.op = op, .dtype = Dtype::kBf16};
+      shape.dims[0] = options_.sizes.beside_bytes;
+      Means means;
+      ProbeGraph alone(ranks);
+      alone.AddGroupOperation(shape, kProbeRepeats);
+      const Status done = MeasureProbes(std::move(alone), kProbeShare / 4, &means);
+      if (!done.ok()) return done;
+      for (const auto& [primitive, times] : means) {
+        AppendTo(&TimesOf(primitive).alone_s, times);
+        seconds += Summarize(times).median;
+      }
+      shapes.push_back(shape);
+    }
+    // Alternating, as a chunk is gathered and its gradients are reduced.
+    const int pairs = 1 + static_cast<int>(kCopyMargin * iteration_s_ / seconds);
+    collectives.AddGroupOperations(shapes, pairs);
+    Means means;
+    const Status done = MeasureBeside({.plan = &layers_,
+                                       .first = std::move(collectives).Finish(),
+                                       .warm_up_s = WarmUpSeconds(),
+                                       .share = kBesideShare},
+                                      &means);
+    if (!done.ok()) return done;
+    for (const auto& [primitive, times] : means) {
+      if (primitive.group_size == 0) {
+        AppendTo(&TimesOf(primitive).beside_collective_s, times);
+      } else if (std::ranges::any_of(shapes, [&](const OpShape& shape) {
+                   return shape.op == primitive.shape.op &&
+                          shape.dims[0] == primitive.shape.dims[0];
+                 })) {
+        AppendTo(&TimesOf(primitive).beside_compute_s, times);
+      }
+    }
+    return Unit{};
   }
-  // All of the task while every direction's copies ran.
-  static bool TaskIsBeside(const Repeated& run, TaskId id, const BesideCopies& copies) {
-    const TaskTime time = run.Time(id);
-    const auto covers = [&](int begin, int count) {
-      if (count == 0) return true;
-      return time.start_ns >= run.Time(static_cast<TaskId>(begin)).start_ns &&
-             time.end_ns <= run.Time(static_cast<TaskId>(begin + count - 1)).end_ns;
-    };
-    return covers(0, copies.h2d) && covers(copies.h2d, copies.d2h);
+
+  Status MeasureRests() {
+    BeginPhase("layers after a rest");
+    if (!layers_are_new_) return Unit{};
+    if (is_first_) {
+      ResolvedPlan alone = plan_;
+      alone.gpus = alone.t = alone.c = alone.d = 1;
+      alone.sequence_parallel = false;
+      Result<LoweredPlan> layers = LowerFewLayers(model_, cluster_, alone);
+      if (!layers.ok()) return layers.error();
+      layers.value().data = options_.data;
+      const Status done =
+          MeasureClocks(layers.value(), RunOptions(), options_.sizes.clocks, &samples_.clocks);
+      if (!done.ok()) return done;
+    }
+    if (!(samples_.clocks.boost_s > 0)) return Unit{};
+    Model one = model_;
+    one.set_layers(1);
+    Result<LoweredPlan> layer = LowerFewLayers(one, cluster_, plan_);
+    if (!layer.ok()) return layer.error();
+    layer.value().data = options_.data;
+    Means rested;
+    const Status done = MeasureRested(layer.value(), samples_.clocks.boost_s, RunOptions(),
+                                      options_.sizes.clocks, &rested);
+    if (!done.ok()) return done;
+    for (const auto& [primitive, times] : rested) {
+      if (primitive.group_size == 0) AppendTo(&TimesOf(primitive).rested_s, times);
+    }
+    return Unit{};
   }
 
   static bool IsHostAdam(const Primitive& primitive) {
@@ -394,43 +512,56 @@ class GpuMeasurement {
     return largest;
   }
 
+  // Adam always runs beside the GPU's work, whose dispatcher needs a core, too.
   Status MeasureHostAdam() {
     BeginPhase("Adam on the host");
     if (samples_.host_adam_params_per_s[0] > 0) return Unit{};
     const TaskId adam = AdamTask();
     if (adam == kNone) return Unit{};
-    const auto elements = static_cast<double>(whole_.shapes[whole_.tasks[adam].shape].dims[0]);
+    const auto ranks = static_cast<std::uint32_t>(layers_.graph.ranks.size());
+    const auto elements =
+        ranks * static_cast<double>(whole_.shapes[whole_.tasks[adam].shape].dims[0]);
+    // Layers that compute for longer than all updates take.
+    const int repeats =
+        std::clamp(static_cast<int>(static_cast<double>(kMostHostElements) / elements),
+                   kFewestUpdates, kProbeRepeats);
+    const double least_s = (repeats + 1) * elements / options_.sizes.least_adam_params_per_s;
+    Result<LoweredPlan> longer =
+        LowerFewLayers(model_, cluster_, plan_,
+                       layers_.plan.m * (1 + static_cast<std::int64_t>(least_s / iteration_s_)));
+    if (!longer.ok()) return longer.error();
+    double adam_s = 0;  // Of one update.
     for (std::size_t i = 0; i < samples_.host_adam_params_per_s.size(); ++i) {
       const bool h2d = i % 2 == 1, d2h = i / 2 == 1;
-      ProbeGraph probes;
-      probes.AddTask(whole_, adam, {.times = kProbeRepeats, .on_host = true});
-      // Longer than the updates take, by what they took alone.
-      const int count = i == 0 ? 0
-                               : CopiesIn(kHostCopyMargin * kProbeRepeats * elements /
-                                              samples_.host_adam_params_per_s[0],
-                                          samples_.h2d_bytes_per_s);
-      const BesideCopies copies{
-          .bytes = options_.sizes.beside_bytes, .h2d = h2d ? count : 0, .d2h = d2h ? count : 0};
-      Repeated run(LoweredProbe(WithCopies(std::move(probes).Finish(), copies)), options_);
-      if (const Status started = run.Start(/*fill_buffers=*/true); !started.ok()) return started;
-      if (const Status warm = run.WarmUp(0); !warm.ok()) return warm;
+      ProbeGraph updates(ranks);
+      // Each on states of its own, as chunks have them.
+      for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+        for (int k = 0; k < repeats; ++k) {
+          updates.AddTask(whole_, adam, {.rank = rank, .on_host = true});
+        }
+      }
+      TaskGraph first = std::move(updates).Finish();
+      if (i > 0) {
+        const double seconds = kHostCopyMargin * repeats * adam_s;
+        first = Beside(CopiesBeside(h2d, d2h, seconds), first);
+      }
       Means means;
-      const auto first = static_cast<TaskId>(copies.h2d + copies.d2h);
-      const Status done = run.Measure(kHostShare * options_.seconds, &means, [&](TaskId id) {
-        return id < first ? CopyIsBeside(run, id, first) : TaskIsBeside(run, id, copies);
-      });
+      const Status done = MeasureBeside(
+          {.plan = &longer.value(), .first = std::move(first), .share = kHostShare}, &means);
       if (!done.ok()) return done;
       for (const auto& [primitive, times] : means) {
         const double seconds = Summarize(times).median;
-        if (!IsCopy(primitive.shape.op)) {
-          double& result = samples_.host_adam_params_per_s[i];
-          result = std::max(result, elements / seconds);
-        } else if (!h2d || !d2h) {
-          double& slower = h2d ? samples_.h2d_beside_host : samples_.d2h_beside_host;
-          const double alone_s = Summarize(TimesOf(primitive).alone_s).median;
-          if (alone_s > 0) slower = std::max(1.0, seconds / alone_s);
+        if (IsHostAdam(primitive)) {
+          samples_.host_adam_params_per_s[i] = elements / seconds;
+          if (i == 0) adam_s = seconds;
+        } else if (IsCopy(primitive.shape.op)) {
+          const bool up = primitive.shape.op == OpCode::kCopyH2D;
+          GpuSamples::CopyTimes& one_way = up ? samples_.h2d : samples_.d2h;
+          GpuSamples::CopyTimes& both = up ? samples_.h2d_both : samples_.d2h_both;
+          (h2d && d2h ? both : one_way).beside_host_s = seconds;
         }
       }
+      if (!(adam_s > 0)) return Unit{};
     }
     return Unit{};
   }

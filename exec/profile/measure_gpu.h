@@ -12,9 +12,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "exec/profile/measure_clocks.h"
 #include "exec/profile/measure_plan.h"
 #include "exec/runtime/backend.h"
 #include "hw_specs/cluster.pb.h"
@@ -37,6 +39,10 @@ struct ProbeSizes {
   std::int64_t product = 8192;  // Rows, columns and depth of the matrix product.
   std::int64_t device_copy_bytes = std::int64_t{1} << 30;
   int launches = 2000;  // Of a tiny kernel.
+  // Collectives and messages besides the plan's own.
+  std::vector<std::int64_t> collective_bytes = {64 << 10, 1 << 20, 16 << 20, 128 << 20, 512 << 20};
+  double least_adam_params_per_s = 2e9;  // Of the host; slower ones are seen less often.
+  ClockOptions clocks = {};
 };
 
 struct GpuMeasureOptions {
@@ -50,7 +56,7 @@ struct GpuMeasureOptions {
   // Called at the begin of each of kGpuPhases phases with what is measured.
   std::function<void(const std::string&)> begin_phase = {};
 };
-inline constexpr int kGpuPhases = 6;
+inline constexpr int kGpuPhases = 9;
 
 // What a machine's single numbers come from, as medians.
 struct GpuSamples {
@@ -58,11 +64,20 @@ struct GpuSamples {
   double bf16_flops_per_s = 0;    // A large matrix product.
   double memory_bytes_per_s = 0;  // A large copy on the device, read and written.
   double h2d_bytes_per_s = 0, d2h_bytes_per_s = 0, duplex_bytes_per_s = 0;
-  double copy_latency_s = 0;                        // Of the smallest copy.
-  double dispatch_s = 0;                            // Of one task, where the host cannot keep up.
-  double copy_beside_compute = 1;                   // How much longer copies take beside operators.
-  double h2d_beside_host = 1, d2h_beside_host = 1;  // Beside CPU Adam.
-  // Of CPU Adam: alone, beside copies up, down, and both ways.
+  std::int64_t gpus = 0;                   // Of the plans.
+  double all_gpus_copies_bytes_per_s = 0;  // Both ways; 0 where the plans have one GPU.
+  double copy_latency_s = 0;               // Of the smallest copy.
+  double dispatch_s = 0;                   // Of one task, where the host cannot keep up.
+  // Of ProbeSizes::beside_bytes: alone, beside the layers, and beside those and CPU Adam; 0 = not
+  // measured.
+  struct CopyTimes {
+    double alone_s = 0, beside_compute_s = 0, beside_host_s = 0;
+  };
+  CopyTimes h2d, d2h;                   // The other direction idle,
+  CopyTimes h2d_both, d2h_both;         // and not.
+  std::set<std::uint32_t> group_sizes;  // Whose collectives are measured.
+  ClockTimes clocks;
+  // Of CPU Adam, all ranks, beside the GPUs' work: alone, beside copies up, down, and both ways.
   std::array<double, 4> host_adam_params_per_s{};
   std::int64_t overhead_bytes = 0;  // On the GPU besides the arena, with scratch of kernels.
   // The few layers that were measured last, and the scratch of their tasks' kernels.
@@ -70,8 +85,8 @@ struct GpuSamples {
   std::vector<std::int64_t> scratch_bytes;
 };
 
-// Adds to `samples`, which may hold other plans'. The plan must have one rank; its batches and
-// layers may be of any number. An Error (kNo) where a layer does not fit the GPU.
+// Adds to `samples`, which may hold other plans'. Of all ranks, each on a GPU of its own; of
+// pipelines one stage. An Error (kNo) where a layer does not fit the GPU, or GPUs are missing.
 Status MeasureGpuPlan(const Model& model, const Cluster& cluster, const ResolvedPlan& plan,
                       const GpuMeasureOptions& options, GpuSamples* samples);
 

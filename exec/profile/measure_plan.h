@@ -28,6 +28,8 @@ struct PrimitiveTimes {
   // operators, and beside those the other way.
   std::vector<double> beside_d2h_s = {}, beside_copies_s = {};
   std::vector<double> beside_compute_s = {}, both_ways_s = {};
+  // Operators beside copies H2D only, beside collectives, and after a rest.
+  std::vector<double> beside_h2d_s = {}, beside_collective_s = {}, rested_s = {};
 };
 
 struct PrimitiveSamples {

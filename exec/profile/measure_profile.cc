@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <ctime>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "exec/cpu/lane_scheduler.h"
@@ -63,6 +66,12 @@ Result<LoweredPlan> LowerToMeasure(const Model& model, const PlanToMeasure& plan
   return WithFewestMicroBatches(std::move(lowered).value(), plan.cluster);
 }
 
+std::uintmax_t FileBytes(const std::string& path) {
+  std::error_code error;
+  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
+  return error ? 0 : bytes;
+}
+
 std::string NameOf(const PlanToMeasure& plan) { return plan.name.empty() ? "the plan" : plan.name; }
 
 // What is left of the time is shared by the plans that are left.
@@ -107,6 +116,11 @@ Profile ProvenanceOf(const ProfileInput& input) {
   }
   profile.add_options(input.on_gpu ? "backend cuda" : "backend cpu");
   profile.add_options(StrCat("threads ", input.threads));
+  if (input.deterministic) profile.add_options(kDeterministicOption);
+  if (!input.data.empty()) {
+    profile.add_options(StrCat("data ", std::filesystem::path(input.data).filename().string(), ", ",
+                               FileBytes(input.data), " bytes"));
+  }
   for (const PlanToMeasure& plan : input.plans) {
     profile.add_runs(RunName(input.model, plan.plan));
   }

@@ -16,6 +16,9 @@
 
 namespace twinstep {
 
+// Among Profile.options where the kernels of --deterministic were measured.
+inline constexpr const char* kDeterministicOption = "deterministic";
+
 // A profile of what is known before the work: name, machine, date, versions, options and runs.
 Profile ProvenanceOf(const ProfileInput& input);
 

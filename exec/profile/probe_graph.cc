@@ -1,7 +1,8 @@
 #include "exec/profile/probe_graph.h"
 
 #include <map>
-#include <vector>
+#include <set>
+#include <utility>
 
 namespace twinstep {
 namespace {
@@ -19,128 +20,241 @@ OpShape CopyShape(bool h2d, std::int64_t bytes) {
   return shape;
 }
 
-// A buffer that holds a value all the time.
-Buffer PersistentBuffer(std::int64_t bytes, Pool pool, Dtype dtype, Role role) {
-  return {
-      .bytes = bytes, .rank = 0, .pool = pool, .dtype = dtype, .role = role, .persistent = true};
+// A lane on which training has nothing else of this kind.
+Task GroupTask(OpCode op, std::uint32_t rank) {
+  Task task;
+  task.kind = op != OpCode::kSend ? TaskKind::kCollective
+              : rank == 0         ? TaskKind::kSend
+                                  : TaskKind::kRecv;
+  task.lane = op != OpCode::kSend ? Lane::kRecvBwd : rank == 0 ? Lane::kSendFwd : Lane::kRecvFwd;
+  return task;
 }
 
 }  // namespace
 
-ProbeGraph::ProbeGraph() {
-  graph_.ranks.push_back({});
-  graph_.rank_class = {0};
+ProbeGraph::ProbeGraph(std::uint32_t ranks) : tasks_(ranks) {
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    graph_.ranks.push_back({.global_rank = rank});
+    graph_.rank_class.push_back(rank);
+  }
 }
 
-BufferId ProbeGraph::AddBuffer(std::int64_t bytes, Pool pool, Dtype dtype, Role role) {
-  graph_.buffers.push_back(PersistentBuffer(bytes, pool, dtype, role));
-  return static_cast<BufferId>(graph_.buffers.size() - 1);
+// One that holds a value all the time.
+Operand ProbeGraph::AddBuffer(std::uint32_t rank, std::int64_t bytes, Pool pool, Dtype dtype,
+                              Role role) {
+  graph_.buffers.push_back({.bytes = bytes,
+                            .rank = rank,
+                            .pool = pool,
+                            .dtype = dtype,
+                            .role = role,
+                            .persistent = true});
+  return {.buffer = static_cast<BufferId>(graph_.buffers.size() - 1)};
 }
 
-void ProbeGraph::AddRepeated(const Task& task, const OpShape& shape,
-                             std::span<const BufferId> reads, std::span<const BufferId> writes,
-                             int times) {
-  graph_.shapes.push_back(shape);
-  Task repeated = task;
-  repeated.rank = 0;
-  repeated.rendezvous = kNone;
-  repeated.shape = static_cast<ShapeId>(graph_.shapes.size() - 1);
-  repeated.read_count = static_cast<std::uint16_t>(reads.size());
-  repeated.write_count = static_cast<std::uint16_t>(writes.size());
+void ProbeGraph::AddRepeated(std::uint32_t rank, const Repeated& repeated, int times) {
+  graph_.shapes.push_back(repeated.shape);
+  Task task = repeated.task;
+  task.rank = rank;
+  task.shape = static_cast<ShapeId>(graph_.shapes.size() - 1);
+  task.read_count = static_cast<std::uint16_t>(repeated.reads.size());
+  task.write_count = static_cast<std::uint16_t>(repeated.writes.size());
   for (int i = 0; i < times; ++i) {
-    repeated.operand_begin = static_cast<std::uint32_t>(graph_.operands.size());
-    for (const auto& operands : {reads, writes}) {
-      for (const BufferId buffer : operands) graph_.operands.push_back({.buffer = buffer});
+    task.operand_begin = static_cast<std::uint32_t>(graph_.operands.size());
+    for (const auto* operands : {&repeated.reads, &repeated.writes}) {
+      graph_.operands.insert(graph_.operands.end(), operands->begin(), operands->end());
     }
-    graph_.tasks.push_back(repeated);
+    tasks_[rank].push_back(task);
   }
 }
 
-void ProbeGraph::AddTask(const TaskGraph& from, TaskId id, const TaskOptions& options) {
-  Task task = from.tasks[id];
-  if (options.on_host) {
-    task.kind = TaskKind::kHost;
-    task.lane = Lane::kHost;
+ProbeGraph::Repeated ProbeGraph::CopyOf(const TaskGraph& from, TaskId id, std::uint32_t rank,
+                                        bool on_host) {
+  Repeated copy{.task = from.tasks[id],
+                .shape = from.shapes[from.tasks[id].shape],
+                .reads = {},
+                .writes = {}};
+  copy.task.rendezvous = kNone;
+  // What is updated in place stands on both sides; a shard may lie at its place in the whole.
+  std::map<BufferId, std::set<SliceId>> slices;
+  for (const auto& operands : {from.Reads(id), from.Writes(id)}) {
+    for (const Operand& x : operands) slices[x.buffer].insert(x.slice);
   }
-  // What is updated in place stands on both sides.
-  std::map<std::pair<BufferId, SliceId>, BufferId> own;
+  std::map<BufferId, BufferId> own;
   const auto map_operands = [&](std::span<const Operand> operands) {
-    std::vector<BufferId> mapped;
+    std::vector<Operand> mapped;
     for (const Operand& x : operands) {
-      const auto [at, is_new] = own.try_emplace({x.buffer, x.slice}, kNone);
+      const bool is_whole = slices[x.buffer].size() > 1;
+      const auto [at, is_new] = own.try_emplace(x.buffer, kNone);
       if (is_new) {
         const Buffer& buffer = from.buffers[x.buffer];
         Pool pool = buffer.pool;
         // As chunks have it: copies read and write pinned memory, states stay where they are.
-        if (options.on_host && pool == Pool::kGpu) {
+        if (on_host && pool == Pool::kGpu) {
           pool = buffer.role == Role::kOptimizerState ? Pool::kHost : Pool::kPinnedHost;
         }
-        at->second = AddBuffer(from.OperandBytes(x), pool, buffer.dtype, buffer.role);
+        at->second = AddBuffer(rank, is_whole ? buffer.bytes : from.OperandBytes(x), pool,
+                               buffer.dtype, buffer.role)
+                         .buffer;
       }
-      mapped.push_back(at->second);
+      Operand operand{.buffer = at->second};
+      if (is_whole && x.slice != 0) {
+        operand.slice = static_cast<SliceId>(graph_.slices.size());
+        graph_.slices.push_back(from.slices[x.slice]);
+      }
+      mapped.push_back(operand);
     }
     return mapped;
   };
-  const std::vector<BufferId> reads = map_operands(from.Reads(id));
-  const std::vector<BufferId> writes = map_operands(from.Writes(id));
-  AddRepeated(task, from.shapes[from.tasks[id].shape], reads, writes, options.times);
+  copy.reads = map_operands(from.Reads(id));
+  copy.writes = map_operands(from.Writes(id));
+  return copy;
+}
+
+void ProbeGraph::AddTask(const TaskGraph& from, TaskId id, const TaskOptions& options) {
+  Repeated repeated = CopyOf(from, id, options.rank, options.on_host);
+  if (options.on_host) {
+    repeated.task.kind = TaskKind::kHost;
+    repeated.task.lane = Lane::kHost;
+  }
+  AddRepeated(options.rank, repeated, options.times);
 }
 
 void ProbeGraph::AddOperator(const OpShape& shape, std::span<const std::int64_t> read_bytes,
                              std::span<const std::int64_t> write_bytes, int times) {
-  const auto add = [&](std::span<const std::int64_t> sizes) {
-    std::vector<BufferId> buffers;
-    for (const std::int64_t bytes : sizes) {
-      buffers.push_back(AddBuffer(bytes, Pool::kGpu, shape.dtype, Role::kActivation));
-    }
-    return buffers;
-  };
-  const std::vector<BufferId> reads = add(read_bytes), writes = add(write_bytes);
-  AddRepeated(Task{}, shape, reads, writes, times);
+  Repeated repeated{.task = {}, .shape = shape, .reads = {}, .writes = {}};
+  for (const std::int64_t bytes : read_bytes) {
+    repeated.reads.push_back(AddBuffer(0, bytes, Pool::kGpu, shape.dtype, Role::kActivation));
+  }
+  for (const std::int64_t bytes : write_bytes) {
+    repeated.writes.push_back(AddBuffer(0, bytes, Pool::kGpu, shape.dtype, Role::kActivation));
+  }
+  AddRepeated(0, repeated, times);
 }
 
 void ProbeGraph::AddCopies(bool h2d, std::int64_t bytes, int times) {
-  const BufferId device = AddBuffer(bytes, Pool::kGpu, Dtype::kBf16, Role::kOffloadSlot);
-  const BufferId host = AddBuffer(bytes, Pool::kPinnedHost, Dtype::kBf16, Role::kOffloadSlot);
-  const BufferId reads = h2d ? host : device, writes = h2d ? device : host;
-  AddRepeated(CopyTask(h2d), CopyShape(h2d, bytes), std::span(&reads, 1), std::span(&writes, 1),
-              times);
+  for (std::uint32_t rank = 0; rank < tasks_.size(); ++rank) {
+    const auto add = [&](Pool pool) {
+      return AddBuffer(rank, bytes, pool, Dtype::kBf16, Role::kOffloadSlot);
+    };
+    const Operand device = add(Pool::kGpu), host = add(Pool::kPinnedHost);
+    AddRepeated(rank,
+                {.task = CopyTask(h2d),
+                 .shape = CopyShape(h2d, bytes),
+                 .reads = {h2d ? host : device},
+                 .writes = {h2d ? device : host}},
+                times);
+  }
+}
+
+void ProbeGraph::AddMeetings(std::vector<std::vector<Repeated>> operations, int times) {
+  Group group;
+  const std::size_t count = operations.front().size();
+  for (std::uint32_t rank = 0; rank < count; ++rank) group.members.push_back(rank);
+  graph_.groups.push_back(std::move(group));
+  const auto group_id = static_cast<GroupId>(graph_.groups.size() - 1);
+  for (int i = 0; i < times; ++i) {
+    for (std::vector<Repeated>& members : operations) {
+      const auto rendezvous = static_cast<RendezvousId>(graph_.rendezvous.size());
+      graph_.rendezvous.push_back(
+          {.group = group_id, .participants = static_cast<std::uint32_t>(count)});
+      for (std::uint32_t rank = 0; rank < count; ++rank) {
+        members[rank].task.rendezvous = rendezvous;
+        AddRepeated(rank, members[rank], 1);
+      }
+    }
+  }
+}
+
+void ProbeGraph::AddRendezvous(const TaskGraph& from, std::span<const TaskId> members, int times) {
+  std::vector<Repeated> copies;
+  for (std::uint32_t rank = 0; rank < members.size(); ++rank) {
+    copies.push_back(CopyOf(from, members[rank], rank, /*on_host=*/false));
+  }
+  AddMeetings({std::move(copies)}, times);
+}
+
+void ProbeGraph::AddGroupOperations(std::span<const OpShape> shapes, int times) {
+  std::vector<std::vector<Repeated>> operations;
+  for (const OpShape& shape : shapes) operations.push_back(MembersOf(shape));
+  AddMeetings(std::move(operations), times);
+}
+
+std::vector<ProbeGraph::Repeated> ProbeGraph::MembersOf(const OpShape& shape) {
+  const bool is_message = shape.op == OpCode::kSend;
+  const std::size_t count = is_message ? 2 : tasks_.size();
+  const std::int64_t whole = shape.dims[0], shard = whole / static_cast<std::int64_t>(count);
+  std::vector<Repeated> members;
+  for (std::uint32_t rank = 0; rank < count; ++rank) {
+    Repeated member{.task = GroupTask(shape.op, rank), .shape = shape, .reads = {}, .writes = {}};
+    if (is_message && rank == 1) member.shape.op = OpCode::kRecv;
+    const auto add = [&](std::int64_t bytes) {
+      return AddBuffer(rank, bytes, Pool::kGpu, shape.dtype, Role::kActivation);
+    };
+    if (!is_message || rank == 0) {
+      member.reads.push_back(add(shape.op == OpCode::kAllGather ? shard : whole));
+    }
+    if (!is_message || rank == 1) {
+      member.writes.push_back(add(shape.op == OpCode::kReduceScatter ? shard : whole));
+    }
+    members.push_back(std::move(member));
+  }
+  return members;
 }
 
 TaskGraph ProbeGraph::Finish() && {
-  graph_.rank_begin = {0, graph_.TaskCount()};
+  graph_.rank_begin = {0};
+  for (const std::vector<Task>& tasks : tasks_) {
+    graph_.tasks.insert(graph_.tasks.end(), tasks.begin(), tasks.end());
+    graph_.rank_begin.push_back(graph_.TaskCount());
+  }
   graph_.edges = FreezeEdges(graph_.TaskCount(), {});
   return std::move(graph_);
 }
 
-TaskGraph WithCopies(const TaskGraph& graph, const BesideCopies& copies) {
-  ProbeGraph probes;
-  if (copies.h2d > 0) probes.AddCopies(/*h2d=*/true, copies.bytes, copies.h2d);
-  if (copies.d2h > 0) probes.AddCopies(/*h2d=*/false, copies.bytes, copies.d2h);
-  const TaskGraph first = std::move(probes).Finish();
-
+TaskGraph Beside(const TaskGraph& first, const TaskGraph& graph) {
   TaskGraph both = graph;
   const auto buffers = static_cast<BufferId>(graph.buffers.size());
   const auto shapes = static_cast<ShapeId>(graph.shapes.size());
   const auto operands = static_cast<std::uint32_t>(graph.operands.size());
+  const auto groups = static_cast<GroupId>(graph.groups.size());
+  const auto meetings = static_cast<RendezvousId>(graph.rendezvous.size());
   both.buffers.insert(both.buffers.end(), first.buffers.begin(), first.buffers.end());
   both.shapes.insert(both.shapes.end(), first.shapes.begin(), first.shapes.end());
+  // Slice 0 is every graph's.
+  const auto slices = static_cast<SliceId>(graph.slices.size() - 1);
+  both.slices.insert(both.slices.end(), first.slices.begin() + 1, first.slices.end());
   for (Operand x : first.operands) {
     x.buffer += buffers;
+    if (x.slice != 0) x.slice += slices;
     both.operands.push_back(x);
   }
-  both.tasks = first.tasks;
-  for (Task& task : both.tasks) {
-    task.shape += shapes;
-    task.operand_begin += operands;
+  both.groups.insert(both.groups.end(), first.groups.begin(), first.groups.end());
+  for (Rendezvous meeting : first.rendezvous) {
+    meeting.group += groups;
+    both.rendezvous.push_back(meeting);
   }
-  both.tasks.insert(both.tasks.end(), graph.tasks.begin(), graph.tasks.end());
-  both.rank_begin = {0, both.TaskCount()};
-  const std::uint32_t shift = first.TaskCount();
+
+  both.tasks.clear();
+  both.rank_begin = {0};
+  std::vector<TaskId> moved(graph.tasks.size());  // Where the tasks of `graph` are now.
+  for (std::size_t rank = 0; rank < graph.ranks.size(); ++rank) {
+    for (TaskId id = first.rank_begin[rank]; id < first.rank_begin[rank + 1]; ++id) {
+      Task task = first.tasks[id];
+      task.shape += shapes;
+      task.operand_begin += operands;
+      if (task.rendezvous != kNone) task.rendezvous += meetings;
+      both.tasks.push_back(task);
+    }
+    for (TaskId id = graph.rank_begin[rank]; id < graph.rank_begin[rank + 1]; ++id) {
+      moved[id] = both.TaskCount();
+      both.tasks.push_back(graph.tasks[id]);
+    }
+    both.rank_begin.push_back(both.TaskCount());
+  }
   std::vector<std::pair<TaskId, TaskId>> edges;
   edges.reserve(graph.EdgeCount());
   for (TaskId id = 0; id < graph.TaskCount(); ++id) {
-    for (const TaskId next : graph.Successors(id)) edges.emplace_back(id + shift, next + shift);
+    for (const TaskId next : graph.Successors(id)) edges.emplace_back(moved[id], moved[next]);
   }
   both.edges = FreezeEdges(both.TaskCount(), edges);
   return both;

@@ -1,15 +1,19 @@
-// Graphs of one rank for measuring: single operations again and again, and copies beside a graph.
-// Nothing is ordered but what a lane orders.
+// Graphs for measuring: single operations again and again, and operations beside a graph. Nothing
+// is ordered but what a lane orders.
 //
 //   ProbeGraph probes;
 //   probes.AddTask(graph, id, {.times = 5});
 //   probes.AddCopies(/*h2d=*/true, std::int64_t{64} << 20, 20);
 //   const TaskGraph to_measure = std::move(probes).Finish();
+//
+//   ProbeGraph pair(/*ranks=*/2);
+//   pair.AddGroupOperation({.op = OpCode::kAllGather, .dtype = Dtype::kBf16, .dims = {1 << 20}},
+//   5);
 #pragma once
 
 #include <cstdint>
 #include <span>
-#include <utility>
+#include <vector>
 
 #include "sim/graph/task_graph.h"
 
@@ -17,37 +21,57 @@ namespace twinstep {
 
 class ProbeGraph {
  public:
-  ProbeGraph();
+  explicit ProbeGraph(std::uint32_t ranks = 1);
 
   struct TaskOptions {
+    std::uint32_t rank = 0;
     int times = 1;
     bool on_host = false;  // As a HOST task on host memory, whatever it was.
   };
   // The work of a task of another graph, on buffers of its own of the same sizes. Not for tasks
   // that join ranks.
   void AddTask(const TaskGraph& from, TaskId id, const TaskOptions& options);
-  // An operator of the compute lane, on GPU buffers of so many bytes.
+  // An operator of the compute lane of rank 0, on GPU buffers of so many bytes.
   void AddOperator(const OpShape& shape, std::span<const std::int64_t> read_bytes,
                    std::span<const std::int64_t> write_bytes, int times);
-  // Between one buffer on the GPU and one in pinned memory.
+  // On every rank, between one buffer on the GPU and one in pinned memory.
   void AddCopies(bool h2d, std::int64_t bytes, int times);
+
+  // What a rendezvous of another graph does, `members` in the order of its group, on ranks 0, 1,
+  // ... and buffers of their own of the same sizes.
+  void AddRendezvous(const TaskGraph& from, std::span<const TaskId> members, int times);
+  // All ranks' kAllReduce, kAllGather, kReduceScatter or kRingShift, or a message (kSend) from rank
+  // 0 to rank 1, of dims[0] bytes of the whole tensor.
+  void AddGroupOperation(const OpShape& shape, int times) {
+    AddGroupOperations(std::span(&shape, 1), times);
+  }
+  // One after the other, again and again on the same buffers.
+  void AddGroupOperations(std::span<const OpShape> shapes, int times);
 
   TaskGraph Finish() &&;
 
  private:
-  BufferId AddBuffer(std::int64_t bytes, Pool pool, Dtype dtype, Role role);
-  void AddRepeated(const Task& task, const OpShape& shape, std::span<const BufferId> reads,
-                   std::span<const BufferId> writes, int times);
+  struct Repeated {
+    Task task;
+    OpShape shape;
+    std::vector<Operand> reads, writes;
+  };
+
+  Operand AddBuffer(std::uint32_t rank, std::int64_t bytes, Pool pool, Dtype dtype, Role role);
+  void AddRepeated(std::uint32_t rank, const Repeated& repeated, int times);
+  // Of one group, by rank: one rendezvous of each operation after the other.
+  void AddMeetings(std::vector<std::vector<Repeated>> operations, int times);
+  std::vector<Repeated> MembersOf(const OpShape& shape);
+  // A task of another graph with own buffers.
+  Repeated CopyOf(const TaskGraph& from, TaskId id, std::uint32_t rank, bool on_host);
 
   TaskGraph graph_;
+  std::vector<std::vector<Task>> tasks_;  // By rank.
 };
 
-struct BesideCopies {
-  std::int64_t bytes = 0;  // Of each.
-  int h2d = 0, d2h = 0;    // How many.
-};
-// `graph`, of one rank, with copies on the lanes of copies, issued before all else: they run from
-// the begin on. Their ids come first, H2D before D2H; those of the graph follow.
-TaskGraph WithCopies(const TaskGraph& graph, const BesideCopies& copies);
+// Both graphs at once: of each rank first the tasks of `first`, from the begin of the iteration on
+// as far as its lanes are free, then those of `graph`. Both are of as many ranks; `first` has no
+// edges, as a ProbeGraph's.
+TaskGraph Beside(const TaskGraph& first, const TaskGraph& graph);
 
 }  // namespace twinstep

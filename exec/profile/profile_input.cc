@@ -34,7 +34,7 @@ Options WithOnePlan(const Options& options, std::size_t index) {
 }
 
 Result<std::vector<PlanToMeasure>> ReadPlans(const Options& options, const Model& model,
-                                             bool on_gpu) {
+                                             bool on_gpu, bool deterministic) {
   std::vector<PlanToMeasure> plans;
   for (const Option& option : options.given()) {
     if (option.name == "plan") plans.push_back({.name = option.value, .cluster = {}, .plan = {}});
@@ -43,7 +43,7 @@ Result<std::vector<PlanToMeasure>> ReadPlans(const Options& options, const Model
   for (std::size_t i = 0; i < plans.size(); ++i) {
     plans[i].cluster.set_name("this machine");
     if (on_gpu) {
-      const Status device = DescribeGpu(model.recipe(), /*deterministic=*/false, &plans[i].cluster);
+      const Status device = DescribeGpu(model.recipe(), deterministic, &plans[i].cluster);
       if (!device.ok()) return OptionError("backend", StrCat("cuda: ", device.error().message));
     }
     Result<ResolvedPlan> plan = ReadLocalPlan(WithOnePlan(options, i), model, &plans[i].cluster);
@@ -92,12 +92,19 @@ Status ReadMeasurement(const Options& options, ProfileInput* input) {
     if (!bytes.ok()) return bytes;
     input->data = *data;
   }
-  return FirstError({ReadWord<bool>(options, "backend", {{"cpu", false}, {"cuda", true}},
-                                    [input](bool on_gpu) { input->on_gpu = on_gpu; }),
-                     ReadInteger(options, "threads", 1, kMaxThreads,
-                                 [input](auto x) { input->threads = static_cast<int>(x); }),
-                     ReadReal(options, "seconds", 0.01, kMostSeconds,
-                              [input](double x) { input->seconds = x; })});
+  input->deterministic = options.Has("deterministic");
+  const Status read =
+      FirstError({ReadWord<bool>(options, "backend", {{"cpu", false}, {"cuda", true}},
+                                 [input](bool on_gpu) { input->on_gpu = on_gpu; }),
+                  ReadInteger(options, "threads", 1, kMaxThreads,
+                              [input](auto x) { input->threads = static_cast<int>(x); }),
+                  ReadReal(options, "seconds", 0.01, kMostSeconds,
+                           [input](double x) { input->seconds = x; })});
+  if (!read.ok()) return read;
+  if (input->deterministic && !input->on_gpu) {
+    return OptionError("deterministic", "needs --backend cuda");
+  }
+  return Unit{};
 }
 
 }  // namespace
@@ -110,7 +117,8 @@ Result<ProfileInput> ReadProfileInput(const Options& options) {
   if (!model.ok()) return model.error();
   input.model = std::move(model).value();
   if (const Status read = ReadMeasurement(options, &input); !read.ok()) return read.error();
-  Result<std::vector<PlanToMeasure>> plans = ReadPlans(options, input.model, input.on_gpu);
+  Result<std::vector<PlanToMeasure>> plans =
+      ReadPlans(options, input.model, input.on_gpu, input.deterministic);
   if (!plans.ok()) return plans.error();
   input.plans = std::move(plans).value();
   if (const Status read = ReadOutput(options, &input); !read.ok()) return read.error();

@@ -49,6 +49,8 @@ const std::vector<OptionGroup>& Groups() {
         {"threads", "N",
          "threads that the training will have (default: one a core). Everything is measured alone, "
          "and while so many threads compute; of cuda those of host tasks"},
+        {"deterministic", nullptr,
+         "of cuda: the kernels of `train --deterministic`, which take other times"},
         {"seconds", "X", "time to spend, shared by the plans (default: 20)"}}},
       {"Output",
        {Writes({"output", "FILE", "the profile, a text file of the schema hw_specs/profile.proto"}),
@@ -69,8 +71,10 @@ How it measures
   takes too long, as few micro-batches run as have every task's shape. Entries are medians without
   outliers (more than 1.5 inter-quartile ranges outside of the quartiles). Other work on the machine
   makes a profile worse.
-  On a GPU some layers of the model train in steady state, alone and beside copies; then runs by
-  itself what else the plans do. Plans of one rank only.
+  On GPUs some layers of the model train in steady state: alone, beside copies, beside collectives,
+  beside the CPU's Adam, and after rests, when clocks are high. Then runs by itself what else the
+  plans do: operators, copies, collectives and messages, the latter also by size. A plan of several
+  ranks needs as many GPUs.
 
 Examples
   twinstep profile --model tiny-llama --global-batch 8 --micro-batch 2 --pp 2 \

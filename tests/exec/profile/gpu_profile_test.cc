@@ -37,20 +37,27 @@ ProbeSizes SmallSizes() {
           .copy_bytes = {kKilobyte, 256 * kKilobyte},
           .product = 64,
           .device_copy_bytes = 256 * kKilobyte,
-          .launches = 20};
+          .launches = 20,
+          .collective_bytes = {kKilobyte, 64 * kKilobyte},
+          .least_adam_params_per_s = 1e8,
+          .clocks = {.long_rest_s = 0.01,
+                     .short_rest_s = 0.001,
+                     .steady_s = 0.02,
+                     .window_s = 0.001,
+                     .repeats = 2}};
 }
 
-Cluster SmallGpu() {
+Cluster SmallGpus(std::int64_t gpus = 1) {
   Cluster cluster;
   cluster.set_name("small");
   cluster.set_nodes(1);
-  cluster.mutable_node()->set_gpus(1);
+  cluster.mutable_node()->set_gpus(gpus);
   cluster.mutable_gpu()->set_name("CPU in place of a GPU");
   cluster.mutable_gpu()->set_memory_bytes(std::int64_t{1} << 30);
   return cluster;
 }
 
-ProfileInput InputOf(const Model& model, const std::vector<Plan>& plans) {
+ProfileInput InputOf(const Model& model, const std::vector<Plan>& plans, std::int64_t gpus = 1) {
   ProfileInput input;
   input.model = model;
   input.on_gpu = true;
@@ -58,8 +65,8 @@ ProfileInput InputOf(const Model& model, const std::vector<Plan>& plans) {
   input.seconds = 0.2;
   for (const Plan& plan : plans) {
     input.plans.push_back({.name = "",
-                           .cluster = SmallGpu(),
-                           .plan = ResolvePlan(model, SmallGpu(), plan, 1).value()});
+                           .cluster = SmallGpus(gpus),
+                           .plan = ResolvePlan(model, SmallGpus(gpus), plan, gpus).value()});
   }
   return input;
 }
@@ -72,9 +79,8 @@ Plan ChunkPlanOf() {
   return plan;
 }
 
-TEST(GpuProfile, CoversWhatPlansDoAndIsSimulated) {
-  const Model model = SmallModel("llama", FP32);
-  const ProfileInput input = InputOf(model, {SmallPlan(1, 1, 1, 1), ChunkPlanOf()});
+// Every primitive of the plans is in the profile, and the simulator takes it.
+void ExpectCovered(const ProfileInput& input) {
   Progress progress(StepsOfGpuMeasurement(input));
   const Result<Profile> measured =
       MeasureGpuProfile(input, MakeCpuBackend, SmallSizes(), &progress);
@@ -85,32 +91,44 @@ TEST(GpuProfile, CoversWhatPlansDoAndIsSimulated) {
   EXPECT_GE(profile.interference().compute_beside_copy(), 1);
   EXPECT_GT(profile.host_adam_params_per_s(), 0);
   for (const PlanToMeasure& plan : input.plans) {
-    const TaskGraph graph = Lower(model, plan.cluster, plan.plan, {.fold = false}).value();
+    const TaskGraph graph = Lower(input.model, plan.cluster, plan.plan, {.fold = false}).value();
     // The CPU's Adam is a rate, and no entry.
     std::vector<std::string> missing = CoverageOf(profile, graph).missing;
     std::erase_if(missing, [](const std::string& x) { return x.ends_with("on host"); });
     EXPECT_THAT(missing, IsEmpty());
-    const Result<GraphCosts> costs = ComputeCosts(graph, model, profile.measured_on(), &profile);
+    const Result<GraphCosts> costs =
+        ComputeCosts(graph, input.model, profile.measured_on(), &profile);
     ASSERT_TRUE(costs.ok()) << costs.error().message;
     EXPECT_TRUE(MakeFastEngine()->Run(graph, costs.value()).ok());
   }
+  const bool has_peers = input.plans.front().plan.gpus > 1;
+  EXPECT_EQ(profile.collectives_size() > 0, has_peers);
+  EXPECT_EQ(profile.measured_on().node().nvlink().bytes_per_s() > 0, has_peers);
+  EXPECT_EQ(profile.measured_on().node().gpus(), input.plans.front().plan.gpus);
 }
 
-TEST(GpuProfile, SeveralRanksAreRefused) {
-  const Model model = SmallModel("llama", FP32);
-  ProfileInput input = InputOf(model, {SmallPlan(1, 1, 1, 1)});
-  input.plans[0].plan.gpus = 2;
-  Progress progress(StepsOfGpuMeasurement(input));
-  const Result<Profile> measured =
-      MeasureGpuProfile(input, MakeCpuBackend, SmallSizes(), &progress);
-  ASSERT_FALSE(measured.ok());
-  EXPECT_EQ(measured.error().code, ExitCode::kNo);
+TEST(GpuProfile, CoversWhatPlansDoAndIsSimulated) {
+  ExpectCovered(InputOf(SmallModel("llama", FP32), {SmallPlan(1, 1, 1, 1), ChunkPlanOf()}));
+}
+
+TEST(GpuProfile, CoversPlansOfSeveralRanks) {
+  Plan interleaved = SmallPlan(1, 1, 2, 1);
+  interleaved.set_virtual_stages(2);
+  interleaved.set_schedule(INTERLEAVED_1F1B);
+  interleaved.set_offload_ratio(0.5);
+  Plan sharded = SmallPlan(1, 1, 1, 2);
+  sharded.set_zero_stage(3);
+  Plan chunks = ChunkPlanOf();
+  chunks.set_data_parallel(2);
+  ExpectCovered(
+      InputOf(SmallModel("llama", FP32),
+              {SmallPlan(2, 1, 1, 1), SmallPlan(1, 2, 1, 1), interleaved, sharded, chunks}, 2));
 }
 
 TEST(LayerPlan, FewerLayersWhereTheyDoNotFit) {
   Model model = SmallModel("llama", FP32);
   model.set_layers(8);
-  Cluster cluster = SmallGpu();
+  Cluster cluster = SmallGpus();
   const ResolvedPlan plan = ResolvePlan(model, cluster, SmallPlan(1, 1, 1, 1), 1).value();
   const Result<LoweredPlan> all = LowerFewLayers(model, cluster, plan);
   ASSERT_TRUE(all.ok());
@@ -125,21 +143,57 @@ TEST(LayerPlan, FewerLayersWhereTheyDoNotFit) {
   EXPECT_GT(none.error().excess_bytes, 0);
 }
 
-TEST(ProbeGraph, CopiesComeFirstAndEdgesMoveWithTheirTasks) {
+TEST(ProbeGraph, WhatIsBesideComesFirstAndEdgesMoveWithTheirTasks) {
   const Model model = SmallModel("llama", FP32);
-  const ResolvedPlan plan = ResolvePlan(model, SmallGpu(), SmallPlan(1, 1, 1, 1), 1).value();
-  const TaskGraph graph = Lower(model, SmallGpu(), plan, {.fold = false}).value();
-  const TaskGraph both = WithCopies(graph, {.bytes = kKilobyte, .h2d = 3, .d2h = 2});
-  ASSERT_THAT(both.tasks, SizeIs(graph.TaskCount() + 5));
-  EXPECT_EQ(both.tasks[0].lane, Lane::kH2D);
-  EXPECT_EQ(both.tasks[3].lane, Lane::kD2H);
+  const Cluster cluster = SmallGpus(2);
+  const ResolvedPlan plan = ResolvePlan(model, cluster, SmallPlan(2, 1, 1, 1), 2).value();
+  const TaskGraph graph = Lower(model, cluster, plan, {.fold = false}).value();
+  ProbeGraph probes(2);
+  probes.AddCopies(/*h2d=*/true, kKilobyte, 3);
+  OpShape gather{.op = OpCode::kAllGather, .dtype = Dtype::kBf16};
+  gather.dims[0] = kKilobyte;
+  probes.AddGroupOperation(gather, 2);
+  const TaskGraph first = std::move(probes).Finish();
+  const TaskGraph both = Beside(first, graph);
+  constexpr std::uint32_t kFirst = 5;  // Of each rank.
+  ASSERT_THAT(both.tasks, SizeIs(graph.TaskCount() + 2 * kFirst));
   EXPECT_EQ(both.EdgeCount(), graph.EdgeCount());
-  for (TaskId id = 0; id < graph.TaskCount(); ++id) {
-    EXPECT_EQ(both.shapes[both.tasks[id + 5].shape], graph.shapes[graph.tasks[id].shape]);
-    const auto was = graph.Successors(id), is = both.Successors(id + 5);
-    ASSERT_EQ(was.size(), is.size());
-    for (std::size_t i = 0; i < was.size(); ++i) EXPECT_EQ(was[i] + 5, is[i]);
+  EXPECT_EQ(both.rendezvous.size(), graph.rendezvous.size() + 2);
+  for (RankId rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(both.tasks[both.rank_begin[rank]].lane, Lane::kH2D);
+    const std::uint32_t shift = (rank + 1) * kFirst;
+    for (TaskId id = graph.rank_begin[rank]; id < graph.rank_begin[rank + 1]; ++id) {
+      EXPECT_EQ(both.shapes[both.tasks[id + shift].shape], graph.shapes[graph.tasks[id].shape]);
+      const auto was = graph.Successors(id), is = both.Successors(id + shift);
+      ASSERT_EQ(was.size(), is.size());
+      for (std::size_t i = 0; i < was.size(); ++i) EXPECT_EQ(was[i] + shift, is[i]);
+    }
   }
+}
+
+// A shard that lies at its place in the whole does so in the probe, too.
+TEST(ProbeGraph, OperandsOfOneBufferStayOne) {
+  const Model model = SmallModel("llama", FP32);
+  const Cluster cluster = SmallGpus(2);
+  const ResolvedPlan plan = ResolvePlan(model, cluster, SmallPlan(1, 1, 1, 2), 2).value();
+  const TaskGraph graph = Lower(model, cluster, plan, {.fold = false}).value();
+  for (TaskId id = 0; id < graph.rank_begin[1]; ++id) {
+    if (graph.shapes[graph.tasks[id].shape].op != OpCode::kAllGather) continue;
+    ASSERT_EQ(graph.Reads(id)[0].buffer, graph.Writes(id)[0].buffer);
+    std::vector<TaskId> members = {id};
+    for (TaskId other = graph.rank_begin[1]; other < graph.TaskCount(); ++other) {
+      if (graph.tasks[other].rendezvous == graph.tasks[id].rendezvous) members.push_back(other);
+    }
+    ProbeGraph probes(2);
+    probes.AddRendezvous(graph, members, 3);
+    const TaskGraph probe = std::move(probes).Finish();
+    ASSERT_THAT(probe.tasks, SizeIs(6));
+    ASSERT_THAT(probe.rendezvous, SizeIs(3));
+    EXPECT_EQ(probe.Reads(0)[0].buffer, probe.Writes(0)[0].buffer);
+    EXPECT_EQ(probe.slices[probe.Reads(0)[0].slice], graph.slices[graph.Reads(id)[0].slice]);
+    return;
+  }
+  FAIL() << "no all-gather";
 }
 
 }  // namespace

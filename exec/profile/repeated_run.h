@@ -1,0 +1,76 @@
+// A graph that runs again and again on a device, to see how long its primitives take in steady
+// state.
+//
+//   RepeatedRun run(lowered, {.make_backend = ...});
+//   Status started = run.Start(/*fill_buffers=*/false);
+//   Status warm = run.WarmUp(2);
+//   Means means;
+//   Status done = run.Measure(/*seconds=*/3, &means);
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exec/profile/plan_run.h"
+#include "exec/profile/primitive.h"
+#include "exec/runtime/backend.h"
+#include "sim/graph/task_graph.h"
+#include "sim/result.h"
+
+namespace twinstep {
+
+// Means of an iteration's tasks, by primitive: what is repeated are iterations.
+using Means = std::map<Primitive, std::vector<double>>;
+
+// 0 where there are none.
+double MedianOf(const Means& means, const Primitive& primitive);
+
+double Seconds(const TaskTime& time);
+
+struct RepeatedRunOptions {
+  // One that records times.
+  std::function<Result<std::unique_ptr<Backend>>()> make_backend;
+  // Between two iterations that are looked at others run, so that the device has no time to cool.
+  double pause_s = 0;
+};
+
+class RepeatedRun {
+ public:
+  RepeatedRun(LoweredPlan lowered, const RepeatedRunOptions& options);
+
+  Status Start(bool fill_buffers);
+  // Without measuring; at least one iteration.
+  Status WarmUp(double seconds);
+  // One more.
+  Status RunIteration() { return run_->RunIteration(); }
+  // `counts` says whether a task counts, after each iteration.
+  Status Measure(double seconds, Means* means, const std::function<bool(TaskId)>& counts);
+  Status Measure(double seconds, Means* means);
+  // Adds the means of the last iteration.
+  void Collect(Means* means, const std::function<bool(TaskId)>& counts) const;
+
+  const TaskGraph& graph() const { return lowered_.graph; }
+  // Of the last iteration.
+  TaskTime Time(TaskId id) const { return run_->Time(id); }
+  double IterationSeconds() const;
+  // Of those that graph() has; null where a task has none.
+  const Primitive* PrimitiveOfTask(TaskId id) const;
+
+  // On the device besides the arena; 0 where the backend does not say.
+  std::int64_t OverheadBytes() const;
+  std::vector<std::int64_t> ScratchBytes() const;
+
+ private:
+  LoweredPlan lowered_;  // The run refers to it.
+  const RepeatedRunOptions options_;
+  std::unique_ptr<PlanRun> run_;
+  std::vector<Primitive> primitives_;
+  std::vector<std::uint32_t> primitive_;  // By task.
+  int pause_ = 0;                         // Iterations in pause_s.
+};
+
+}  // namespace twinstep
