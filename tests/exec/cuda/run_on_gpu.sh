@@ -8,7 +8,9 @@
 # Steps: correct (operators training text sanitizer, all at once) speed chunks pytorch largest
 # kernels; default: these. Where there are two GPUs, two: their plans, in one process and in two
 # (processes), and how fast they are.
-# And validate: pairs of model and plan, simulated and trained.
+# And validate: pairs of model and plan (validation_rows.py), simulated and trained, and validate2:
+# those of two GPUs, simulated from one GPU's profile, too, if validate ran before; for
+# SECONDS_LEFT (480) each.
 # several N [PART,PART]: plans of N GPUs, 2, 4 or 8 (several_gpus.py), for SECONDS_LEFT (540).
 # Binaries are taken from bazel-bin, or from the folder BIN; full output goes to the folder OUT
 # (default: a new one). Exit status 1 if the table says FAILED. Where PyTorch is installed, its CUDA
@@ -194,6 +196,13 @@ two() {
   two_plans 7b 8 4 'data_parallel: 2' train
 }
 
+validate_pairs() {  # GPUS
+  local folder=$out/validate$1
+  python3 "$here/validate_report.py" "$(find_binary twinstep)" "$folder" --gpus "$1" \
+    --seconds "${SECONDS_LEFT:-480}" --what-if "$out/validate1" 2>&1 | tee "$folder.log"
+  while read -r line; do note "$line"; done < <(grep -A99 '^ms predicted' "$folder.log")
+}
+
 if [ "${steps[0]}" = several ]; then
   python3 "$here/several_gpus.py" "$(find_binary twinstep)" "$out/several" --gpus "${steps[1]:-2}" \
     --contention-benchmark "$(find_binary contention_benchmark)" --seconds "${SECONDS_LEFT:-540}" \
@@ -234,11 +243,8 @@ for step in "${steps[@]}"; do
       note "kernels_benchmark: exit $?"
       while read -r line; do note "  $line"; done <"$out/kernels_benchmark.log"
       ;;
-    validate)  # Eighteen pairs of model and plan, simulated and trained: some minutes.
-      python3 "$here/validate_report.py" "$(find_binary twinstep)" "$out/validate" 2>&1 |
-        tee "$out/validate.log"
-      while read -r line; do note "$line"; done < <(grep -A99 '^ms predicted' "$out/validate.log")
-      ;;
+    validate) validate_pairs 1 ;;
+    validate2) validate_pairs 2 ;;
     *)
       echo "run_on_gpu.sh: no step '$step'" >&2
       exit 2

@@ -2,7 +2,7 @@
 """Profiles models and validates plans of them on this machine's GPUs; prints a table.
 
     validate_report.py TWINSTEP OUT [--gpus N] [--seconds S] [--only SUBSTRING] [--rows N,N]
-        [--quick] [--what-if FOLDER] [--backend cpu --model-file FILE ...]
+        [--quick] [--what-if FOLDER] [--backend cpu --tiny]
 
 Models are profiled once each, for all their plans of validation_rows.py; then each pair of model
 and plan is simulated and trained by `twinstep validate`. Rows that would begin after S seconds are
@@ -138,7 +138,7 @@ def main():
                 with open(trace, 'rb') as source, gzip.open(f'{trace}.gz', 'wb', 9) as target:
                     shutil.copyfileobj(source, target)
                 trace.unlink()
-            if options.what_if:
+            if options.what_if and options.gpus > 1:
                 what_if(options, entry, model_file, plans[i], profile, work / f'{model}-{i}')
             print_row(entry)
             (options.out / 'rows.json').write_text(json.dumps(results, indent=1))
