@@ -26,6 +26,7 @@ namespace s4u = simgrid::s4u;
 constexpr double kUnitsPerByte = 1024;
 // Less than this is done; SimGrid will say so within the same moment.
 constexpr double kNothing = 1e-3;
+constexpr int kMostTimers = 1 << 20;
 // Of a computation: an H2D runs + 2 x a D2H + 4 x communication + 8 x high clocks.
 constexpr std::size_t kComputeStates = 16;
 
@@ -188,6 +189,8 @@ class SimgridReplay {
     if (costs_.clocks.boost_ps > 0) clocks = std::max(clocks, ranks_.size());
     for (std::size_t i = 0; i < clocks; ++i) {
       clocks_.push_back(root->create_host(StrCat("clock", i), 1e12));
+      // Timers that have lost their meaning run on beside others, which they must not slow.
+      clocks_.back()->set_core_count(kMostTimers);
     }
     MakeRoutes(root, link_scales);
     root->seal();
