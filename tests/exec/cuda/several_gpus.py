@@ -18,16 +18,14 @@ and of each row JSON and compressed traces. Exit status 1 if a row failed.
 
 import argparse
 import dataclasses
-import gzip
 import json
 import math
 import pathlib
-import random
-import shutil
-import statistics
-import subprocess
 import sys
 import time
+
+from report_tools import (MEASURED_COLUMNS, compress, measured, measured_text, print_errors,
+                          print_ranking, run, write_words)
 
 LLAMA = ('name: "{n}" family: LLAMA hidden_size: {h} ffn_hidden_size: {f} layers: {l} '
          'attention_heads: {a} vocab_size: {v} max_sequence_length: {s}')
@@ -85,18 +83,6 @@ def plan_rows(gpus, size):
     return rows
 
 
-def run(command, log):
-    with open(log, 'w') as file:
-        begin = time.time()
-        try:
-            status = subprocess.run([str(word) for word in command], stdout=file,
-                                    stderr=subprocess.STDOUT).returncode
-        except OSError as error:
-            status = file.write(f'{error}\n')
-        file.write(f'\nexit status {status}, {time.time() - begin:.1f} s\n')
-    return status
-
-
 def last_words(log):
     lines = [line for line in log.read_text().splitlines() if line and 'exit status' not in line]
     return lines[-1][-200:] if lines else ''
@@ -112,11 +98,7 @@ class Report:
         self.work.mkdir(parents=True, exist_ok=True)
         self.cluster = f'h200-x{options.gpus}'
         self.data = self.work / 'text.txt'
-        random.seed(1)
-        words = [''.join(random.choices('abcdefghijklmnopqrstuvwxyz', k=random.randint(1, 9)))
-                 for _ in range(5000)]
-        self.data.write_text(' '.join(words[int(5000 ** random.random()) - 1]
-                                      for _ in range(400000)))
+        write_words(self.data)
         self.rows = []
 
     def is_late(self):
@@ -231,20 +213,8 @@ class Report:
         if run(command, said) > 1 or not result.exists():
             self.add(part, label, failed=last_words(said))
             return
-        parsed = json.loads(result.read_text())
-        share = lambda pair: pair['a_s'] / pair['b_s'] - 1 if pair['b_s'] else None
-        values = dict(predicted_s=parsed['iteration']['a_s'],
-                      measured_s=parsed['iteration']['b_s'], error=share(parsed['iteration']),
-                      kinds={kind['name']: share(kind) for kind in parsed['kinds']
-                             if kind['b_s'] > 0.01 * parsed['iteration']['b_s']})
-        if memory := parsed.get('device_memory'):
-            values.update(memory_gib=memory['driver_bytes'] / 2**30,
-                          memory_error=memory['predicted_bytes'] / memory['driver_bytes'] - 1)
-        for trace in traces.glob('*.pb'):
-            with open(trace, 'rb') as source, gzip.open(f'{trace}.gz', 'wb', 9) as target:
-                shutil.copyfileobj(source, target)
-            trace.unlink()
-        self.add(part, label, **values)
+        compress(traces)
+        self.add(part, label, **measured(result))
 
     def best_chunks(self, tag, model_text, gpus, batch_a_gpu):
         """The plan that `rank` finds, or a row that says why there is none."""
@@ -304,10 +274,6 @@ def with_batch(plan, batch, gpus):
     return '\n'.join(lines + [f'micro_batch: {batch}', f'global_batch: {batch * gpus}'])
 
 
-def percent(x):
-    return '-' if x is None else f'{100 * x:+.1f} %'
-
-
 def row_text(row):
     text = f"{row['part']:11s}{row['plan']:50s}"
     if 'failed' in row:
@@ -320,12 +286,9 @@ def row_text(row):
         return text + f"losses within {row['loss_difference']:.1e}"
     if 'rates' in row:
         return text + row['rates']
-    text += f"{1e3 * row['predicted_s']:10.2f}"
     if 'measured_s' in row:
-        text += f"{1e3 * row['measured_s']:10.2f}{percent(row['error']):>9s}"
-        if 'memory_gib' in row:
-            text += f"{row['memory_gib']:8.2f}{percent(row['memory_error']):>9s}"
-        return text + '  ' + ' '.join(f'{k} {percent(v)}' for k, v in row['kinds'].items())
+        return text + measured_text(row)
+    text += f"{1e3 * row['predicted_s']:10.2f}"
     parts = ' '.join(f'{name} {1e3 * s:.0f}' for name, s in row['breakdown'].items())
     return text + f"{row['tokens_per_s']:10,.0f}{row['predicted_gib']:8.2f}  {parts}"
 
@@ -335,22 +298,14 @@ def print_row(row):
 
 
 def print_table(rows, backend):
-    head = ('ms predicted; tokens/s; GiB a GPU; ms of the mean rank' if backend == 'none' else
-            'ms predicted, measured, error; GiB by the driver, error; busy time of each kind')
-    print(f'\nTable: {head}')
+    print('\nTable: ' + ('ms predicted; tokens/s; GiB a GPU; ms of the mean rank'
+                         if backend == 'none' else MEASURED_COLUMNS))
     for row in rows:
         print_row(row)
     done = [row for row in rows if 'error' in row]
-    if not done:
-        return
-    errors = [abs(row['error']) for row in done]
-    print(f'{len(done)} plans: iteration median {100 * statistics.median(errors):.2f} %, worst '
-          f'{100 * max(errors):.2f} %')
-    ranked = [row for row in done if row['part'] == 'plans']
-    wrong = [(a['plan'], b['plan']) for i, a in enumerate(ranked) for b in ranked[i + 1:]
-             if max(a['measured_s'], b['measured_s']) > 1.03 * min(a['measured_s'], b['measured_s'])
-             and (a['measured_s'] < b['measured_s']) != (a['predicted_s'] < b['predicted_s'])]
-    print(f'{len(ranked)} plans of one batch: {len(wrong)} pairs in the wrong order {wrong[:5]}')
+    if done:
+        print_errors(done)
+        print_ranking([row for row in done if row['part'] == 'plans'])
 
 
 def main():
@@ -359,7 +314,7 @@ def main():
     parser.add_argument('out', type=pathlib.Path)
     parser.add_argument('--gpus', type=int, required=True)
     parser.add_argument('--backend', choices=('cuda', 'cpu', 'none'), default='cuda')
-    parser.add_argument('--parts', default='losses,plans,scaling,adaptive')
+    parser.add_argument('--parts', default='contention,losses,plans,scaling,adaptive')
     parser.add_argument('--contention-benchmark', default='bazel-bin/tests/exec/cuda/'
                         'contention_benchmark')
     parser.add_argument('--seconds', type=float, default=540)

@@ -15,28 +15,14 @@ measured here.
 """
 
 import argparse
-import gzip
 import json
 import pathlib
-import random
 import re
-import shutil
-import statistics
-import subprocess
 import time
 
+from report_tools import (MEASURED_COLUMNS, compress, measured, measured_text, percent, print_errors,
+                          print_ranking, run, write_words)
 from validation_rows import MODELS, QUICK, RANKED, ROWS
-
-def run(command, log):
-    with open(log, 'w') as file:
-        begin = time.time()
-        status = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT).returncode
-        file.write(f'\nexit status {status}, {time.time() - begin:.1f} s\n')
-    return status
-
-
-def share(pair):
-    return pair['a_s'] / pair['b_s'] - 1 if pair['b_s'] else None
 
 
 def main():
@@ -58,11 +44,8 @@ def main():
     begin = time.time()
     work = options.out / 'work'
     work.mkdir(parents=True, exist_ok=True)
-    random.seed(1)
-    words = [''.join(random.choices('abcdefghijklmnopqrstuvwxyz', k=random.randint(1, 9)))
-             for _ in range(5000)]
     data = work / 'text.txt'
-    data.write_text(' '.join(words[int(5000 ** random.random()) - 1] for _ in range(400000)))
+    write_words(data)
 
     of_gpus = ROWS[options.gpus]
     rows = [row for row in of_gpus if (not options.quick or row[:2] in QUICK)
@@ -120,24 +103,8 @@ def main():
             if run(command, work / f'{model}-{i}.log') > 1 or not result.exists():
                 entry['failed'] = 'validate'
                 continue
-            parsed = json.loads(result.read_text())
-            exposed = {name.removesuffix('_exposed_s'): share(part)
-                       for name, part in parsed['breakdown'].items()
-                       if name.endswith('_exposed_s')
-                       and part['b_s'] > 0.05 * parsed['iteration']['b_s']}
-            memory = parsed.get('device_memory', {'driver_bytes': 1, 'predicted_bytes': 1})
-            entry.update(
-                exposed=exposed,
-                predicted_s=parsed['iteration']['a_s'], measured_s=parsed['iteration']['b_s'],
-                error=share(parsed['iteration']),
-                kinds={kind['name']: share(kind) for kind in parsed['kinds']
-                       if kind['b_s'] > 0.01 * parsed['iteration']['b_s']},
-                memory_gib=memory['driver_bytes'] / 2**30,
-                memory_error=memory['predicted_bytes'] / memory['driver_bytes'] - 1)
-            for trace in traces.glob('*.pb'):
-                with open(trace, 'rb') as source, gzip.open(f'{trace}.gz', 'wb', 9) as target:
-                    shutil.copyfileobj(source, target)
-                trace.unlink()
+            entry.update(measured(result))
+            compress(traces)
             if options.what_if and options.gpus > 1:
                 what_if(options, entry, model_file, plans[i], profile, work / f'{model}-{i}')
             print_row(entry)
@@ -169,54 +136,24 @@ def what_if(options, entry, model_file, plan, profile, stem):
         entry['what_if'] = entry['what_if_s'] / entry['measured_s'] - 1
 
 
-def percent(x):
-    return '-' if x is None else f'{100 * x:+.1f} %'
-
-
 def print_row(row):
-    kinds = ' '.join(f'{name} {percent(error)}' for name, error in row['kinds'].items())
-    print(f"{row['model']:14s}{row['plan']:30s}{1e3 * row['predicted_s']:10.2f}"
-          f"{1e3 * row['measured_s']:10.2f}{percent(row['error']):>9s}{row['memory_gib']:8.2f}"
-          f"{percent(row['memory_error']):>9s}  {kinds}"
-          + ''.join(f'; exposed {name} {percent(error)}' for name, error in row['exposed'].items())
+    print(f"{row['model']:14s}{row['plan']:30s}" + measured_text(row)
           + (f"; what if {percent(row['what_if'])}" if 'what_if' in row else ''), flush=True)
 
 
 def print_table(results, candidates):
-    print('\nms predicted, measured, error; GiB by the driver, error; busy time of each kind; exposed '
-          'communication and copies of more than 5 % of the iteration')
-    done = [row for row in results if 'error' in row]
+    print('\n' + MEASURED_COLUMNS)
     for row in results:
         if 'error' in row:
             print_row(row)
         else:
             print(row['model'], row['plan'], {k: v for k, v in row.items()
                                               if k not in ('model', 'plan')})
-    if not done:
-        return
-    errors = [abs(row['error']) for row in done]
-    kinds = [abs(error) for row in done for error in row['kinds'].values() if error is not None]
-    memory = [row['memory_error'] for row in done]
-    print(f'{len(done)} rows: iteration median {100 * statistics.median(errors):.2f} %, worst '
-          f'{100 * max(errors):.2f} %; kinds median {100 * statistics.median(kinds):.2f} %, worst '
-          f'{100 * max(kinds):.2f} %; memory {100 * min(memory):+.2f} to {100 * max(memory):+.2f} %')
-    for name in ('exposed', 'what_if'):
-        errors = [abs(error) for row in done if name in row
-                  for error in (row[name].values() if name == 'exposed' else [row[name]])]
-        if errors:
-            print(f'{name.replace("_", " ")}: {len(errors)}, median '
-                  f'{100 * statistics.median(errors):.2f} %, worst {100 * max(errors):.2f} %')
-    candidates = {row[:2] for row in candidates}
-    ranked = [row for row in done if (row['model'], row['plan']) in candidates]
-    wrong = [(a['plan'], b['plan']) for i, a in enumerate(ranked) for b in ranked[i + 1:]
-             if max(a['measured_s'], b['measured_s']) > 1.03 * min(a['measured_s'], b['measured_s'])
-             and (a['measured_s'] < b['measured_s']) != (a['predicted_s'] < b['predicted_s'])]
-    if ranked:
-        best = min(ranked, key=lambda row: row['predicted_s'])
-        fastest = min(row['measured_s'] for row in ranked)
-        print(f"ranking of {len(ranked)} plans: {len(wrong)} pairs in the wrong order {wrong}; the "
-              f"plan picked, '{best['plan']}', takes {percent(best['measured_s'] / fastest - 1)} of "
-              'the fastest')
+    done = [row for row in results if 'error' in row]
+    if done:
+        print_errors(done)
+    named = {row[:2] for row in candidates}
+    print_ranking([row for row in done if (row['model'], row['plan']) in named])
 
 
 main()

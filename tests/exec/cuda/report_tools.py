@@ -1,0 +1,115 @@
+"""What validate_report.py and several_gpus.py do alike: commands, data, rows of measured plans."""
+
+import gzip
+import json
+import random
+import shutil
+import statistics
+import subprocess
+import time
+
+
+def run(command, log):
+    """Its exit status; what it prints goes to the file `log`."""
+    with open(log, 'w') as file:
+        begin = time.time()
+        try:
+            status = subprocess.run([str(word) for word in command], stdout=file,
+                                    stderr=subprocess.STDOUT).returncode
+        except OSError as error:
+            file.write(f'{error}\n')
+            status = 127
+        file.write(f'\nexit status {status}, {time.time() - begin:.1f} s\n')
+    return status
+
+
+def write_words(path):
+    """A text of some megabytes in which some words are frequent and most are rare."""
+    random.seed(1)
+    words = [''.join(random.choices('abcdefghijklmnopqrstuvwxyz', k=random.randint(1, 9)))
+             for _ in range(5000)]
+    path.write_text(' '.join(words[int(5000 ** random.random()) - 1] for _ in range(400000)))
+
+
+def share(pair):
+    return pair['a_s'] / pair['b_s'] - 1 if pair['b_s'] else None
+
+
+def measured(path):
+    """Of `validate --json`: times, their errors, and of a GPU its memory."""
+    parsed = json.loads(path.read_text())
+    iteration = parsed['iteration']
+    values = dict(
+        predicted_s=iteration['a_s'], measured_s=iteration['b_s'], error=share(iteration),
+        kinds={kind['name']: share(kind) for kind in parsed['kinds']
+               if kind['b_s'] > 0.01 * iteration['b_s']},
+        exposed={name.removesuffix('_exposed_s'): share(part)
+                 for name, part in parsed['breakdown'].items()
+                 if name.endswith('_exposed_s') and part['b_s'] > 0.05 * iteration['b_s']})
+    if memory := parsed.get('device_memory'):
+        values.update(memory_gib=memory['driver_bytes'] / 2**30,
+                      memory_error=memory['predicted_bytes'] / memory['driver_bytes'] - 1)
+    return values
+
+
+def compress(folder):
+    for trace in folder.glob('*.pb'):
+        with open(trace, 'rb') as source, gzip.open(f'{trace}.gz', 'wb', 9) as target:
+            shutil.copyfileobj(source, target)
+        trace.unlink()
+
+
+def percent(x):
+    return '-' if x is None else f'{100 * x:+.1f} %'
+
+
+def measured_text(row):
+    """The columns of a row of measured()."""
+    text = (f"{1e3 * row['predicted_s']:10.2f}{1e3 * row['measured_s']:10.2f}"
+            f"{percent(row['error']):>9s}")
+    if 'memory_gib' in row:
+        text += f"{row['memory_gib']:8.2f}{percent(row['memory_error']):>9s}"
+    text += '  ' + ' '.join(f'{name} {percent(error)}' for name, error in row['kinds'].items())
+    return text + ''.join(f'; exposed {name} {percent(error)}'
+                          for name, error in row['exposed'].items())
+
+
+MEASURED_COLUMNS = ('ms predicted, measured, error; GiB by the driver, error; busy time of each '
+                    'kind; exposed communication and copies of more than 5 % of the iteration')
+
+
+def print_errors(rows):
+    """Medians and worst of rows of measured()."""
+    def summary(errors):
+        errors = [abs(error) for error in errors if error is not None]
+        if not errors:
+            return 'none'
+        return f'median {100 * statistics.median(errors):.2f} %, worst {100 * max(errors):.2f} %'
+
+    print(f'{len(rows)} rows: iteration ' + summary([row['error'] for row in rows]) + '; kinds '
+          + summary([error for row in rows for error in row['kinds'].values()]) + '; exposed '
+          + summary([error for row in rows for error in row['exposed'].values()]))
+    memory = [row['memory_error'] for row in rows if 'memory_error' in row]
+    if memory:
+        print(f'memory {100 * min(memory):+.2f} to {100 * max(memory):+.2f} %')
+    what_if = [row['what_if'] for row in rows if 'what_if' in row]
+    if what_if:
+        print(f'what if: {len(what_if)}, ' + summary(what_if))
+
+
+def print_ranking(rows):
+    """Whether plans of one model and batch have the order that was predicted."""
+    if not rows:
+        return
+    def in_order(a, b):
+        slow, fast = max(a['measured_s'], b['measured_s']), min(a['measured_s'], b['measured_s'])
+        return slow <= 1.03 * fast or (
+            (a['measured_s'] < b['measured_s']) == (a['predicted_s'] < b['predicted_s']))
+
+    wrong = [(a['plan'], b['plan']) for i, a in enumerate(rows) for b in rows[i + 1:]
+             if not in_order(a, b)]
+    best = min(rows, key=lambda row: row['predicted_s'])
+    fastest = min(row['measured_s'] for row in rows)
+    print(f"ranking of {len(rows)} plans: {len(wrong)} pairs in the wrong order {wrong[:5]}; the "
+          f"plan picked, '{best['plan']}', takes {percent(best['measured_s'] / fastest - 1)} of the "
+          'fastest')
