@@ -116,8 +116,10 @@ ordered_json LinkJson(const LinkReport& link) {
 }
 
 ordered_json OperatorJson(const OperatorReport& x) {
-  ordered_json json = {
-      {"operator", Name(x.op)}, {"tasks_per_rank", x.tasks}, {"seconds_per_rank", x.seconds}};
+  ordered_json json = {{"operator", Name(x.op)},
+                       {"on_host", x.on_host},
+                       {"tasks_per_rank", x.tasks},
+                       {"seconds_per_rank", x.seconds}};
   if (x.seconds > 0 && x.flops > 0) json["flops_per_s"] = x.flops / x.seconds;
   if (x.seconds > 0 && x.memory_bytes > 0) json["memory_bytes_per_s"] = x.memory_bytes / x.seconds;
   json["extrapolated"] = x.extrapolated;

@@ -53,13 +53,15 @@ struct LinkReport {
   double busy_fraction = 0;  // bytes / (bytes_per_s x iteration).
 };
 
-// One operation, over the whole iteration; per rank, mean over ranks.
+// One operation, over the whole iteration; per rank, mean over ranks. What the host computes has a
+// report of its own: its bytes are those of the host's memory.
 struct OperatorReport {
   OpCode op = OpCode::kAdd;
+  bool on_host = false;
   double tasks = 0;
   double seconds = 0;
   double flops = 0;         // As performed; 0 for movement.
-  double memory_bytes = 0;  // Of device memory, at least; 0 for movement.
+  double memory_bytes = 0;  // Of the device's or the host's memory, at least; 0 for movement.
   bool extrapolated = false;
 };
 

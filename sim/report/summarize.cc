@@ -66,20 +66,22 @@ std::vector<LinkReport> SummarizeLinks(const SimulationRun& run) {
 }
 
 std::vector<OperatorReport> SummarizeOperators(const SimulationRun& run) {
-  std::array<OperatorReport, kOpCodeCount> sums;
+  std::array<OperatorReport, 2 * kOpCodeCount> sums;  // On the device and on the host.
   double ranks = 0;
   for (const RankInfo& rank : run.graph.ranks) ranks += rank.class_size;
   for (TaskId id = 0; id < run.graph.TaskCount(); ++id) {
     const Task& task = run.graph.tasks[id];
     const OpShape& shape = run.graph.shapes[task.shape];
     const double weight = run.graph.ranks[task.rank].class_size / ranks;
-    OperatorReport& sum = sums[static_cast<std::size_t>(shape.op)];
+    const bool on_host = task.kind == TaskKind::kHost;
+    OperatorReport& sum = sums[2 * static_cast<std::size_t>(shape.op) + (on_host ? 1 : 0)];
     sum.op = shape.op;
+    sum.on_host = on_host;
     sum.tasks += weight;
     sum.seconds += weight * static_cast<double>(run.replay.end_ps[id] - run.replay.start_ps[id]) /
                    kPicosecondsPerSecond;
     sum.flops += weight * Flops(shape);
-    if (task.kind == TaskKind::kCompute) sum.memory_bytes += weight * MemoryBytes(shape);
+    if (task.kind == TaskKind::kCompute || on_host) sum.memory_bytes += weight * MemoryBytes(shape);
     sum.extrapolated |= run.costs.Of(id).extrapolated;
   }
   std::vector<OperatorReport> result;

@@ -262,7 +262,7 @@ std::string OperatorsText(const Report& report, const SimulationResults& results
   double all = 0;
   std::vector<const OperatorReport*> operators;  // Those that compute: lanes tell of the others.
   for (const OperatorReport& x : results.operators) {
-    if (x.memory_bytes == 0 || x.seconds == 0) continue;
+    if (x.on_host || x.memory_bytes == 0 || x.seconds == 0) continue;
     operators.push_back(&x);
     all += x.seconds;
   }
@@ -286,6 +286,20 @@ std::string OperatorsText(const Report& report, const SimulationResults& results
     text += "  ... " + std::to_string(operators.size() - shown) + " shorter ones: --json\n";
   }
   return text;
+}
+
+// Of the host only bytes tell: its peak is not the GPU's.
+std::string HostOperatorsText(const SimulationResults& results) {
+  const TimeCells time(results);
+  TextTable table({"operator", "tasks", time.unit(), "GB/s"});
+  for (const OperatorReport& x : results.operators) {
+    if (!x.on_host || x.seconds == 0) continue;
+    table.AddRow({std::string(Name(x.op)) + (x.extrapolated ? " *" : ""),
+                  Count(std::llround(x.tasks)), time(x.seconds),
+                  x.memory_bytes == 0 ? "-" : Fixed(x.memory_bytes / x.seconds / 1e9, 1)});
+  }
+  if (table.empty()) return "";
+  return "\nComputation of a rank on the host, mean, longest first\n" + table.ToString();
 }
 
 std::string CriticalPathText(const SimulationResults& results) {
@@ -375,6 +389,7 @@ std::string ToText(const Report& report, std::size_t max_ranks) {
     text += LinksText(results);
     text += CriticalPathText(results);
     text += OperatorsText(report, results);
+    text += HostOperatorsText(results);
   }
   if (report.infeasible) {
     text += "\n" + Paragraph("Infeasible", 12,

@@ -46,6 +46,56 @@ TEST(SummarizeTest, FiguresOfTheTinyReport) {
   }
 }
 
+// Adam of 100 parameters on the GPU in 1 ns and of 1,000 on the host in 280 ns, 28 bytes each.
+Report ReportOfTwoAdams() {
+  Report report = testing::TinyReport();
+  const testing::TinyRun run = testing::MakeTinyRun(
+      {{{.op = OpCode::kAdam, .phase = Phase::kOptimizer, .dim0 = 100, .end_ps = 1'000},
+        {.op = OpCode::kAdam,
+         .kind = TaskKind::kHost,
+         .lane = Lane::kHost,
+         .phase = Phase::kOptimizer,
+         .dim0 = 1000,
+         .end_ps = 280'000}}});
+  GraphCosts costs;
+  costs.costs.resize(1);
+  costs.cost_of_task.assign(run.graph.tasks.size(), 0);
+  ArenaPlan arena;
+  arena.arena_bytes = {{4096, 0, 0}};
+  report.plan.gpus = report.plan.d = report.plan.p = 1;
+  report.results = Summarize(report, {run.graph, costs, run.replay, arena, MemoryTimeline(1)});
+  return report;
+}
+
+TEST(SummarizeTest, WhatTheHostComputesCountsItsOwnBytesAndTime) {
+  const Report report = ReportOfTwoAdams();
+  const std::vector<OperatorReport>& operators = report.results->operators;
+  ASSERT_EQ(operators.size(), 2u);
+  EXPECT_TRUE(operators[0].on_host);
+  EXPECT_DOUBLE_EQ(operators[0].tasks, 1);
+  EXPECT_DOUBLE_EQ(operators[0].seconds, 280e-9);
+  EXPECT_DOUBLE_EQ(operators[0].memory_bytes, 28'000);
+  EXPECT_FALSE(operators[1].on_host);
+  EXPECT_DOUBLE_EQ(operators[1].tasks, 1);
+  EXPECT_DOUBLE_EQ(operators[1].seconds, 1e-9);
+  EXPECT_DOUBLE_EQ(operators[1].memory_bytes, 2800);
+
+  const ordered_json json = ToJson(report).at("operators");
+  EXPECT_EQ(json[0].at("on_host"), true);
+  EXPECT_DOUBLE_EQ(json[0].at("memory_bytes_per_s"), 100e9);
+  EXPECT_EQ(json[1].at("on_host"), false);
+  EXPECT_DOUBLE_EQ(json[1].at("memory_bytes_per_s"), 2.8e12);
+
+  // The host's row is not among the shares of the rank's own computation.
+  const std::string text = ToText(report);
+  const std::size_t own = text.find("\nComputation of a rank by operator");
+  const std::size_t host = text.find("\nComputation of a rank on the host");
+  ASSERT_NE(own, std::string::npos) << text;
+  ASSERT_NE(host, std::string::npos) << text;
+  EXPECT_NE(text.substr(own, host - own).find("100.0 %"), std::string::npos) << text;
+  EXPECT_NE(text.substr(host).find("100.0\n"), std::string::npos) << text;
+}
+
 TEST(JsonReportTest, HasTheStableNames) {
   const ordered_json json = ToJson(testing::TinyReport());
   for (const char* name :
