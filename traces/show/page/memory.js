@@ -62,13 +62,10 @@
       context.restore();
       context.textAlign = "right";
       context.textBaseline = "middle";
-      context.lineWidth = 3;
-      context.strokeStyle = "rgba(255, 255, 255, .85)";
       context.fillStyle = "#57606a";
       for (const tick of ticks.filter((one) => one > 0)) {
         const text = Twinstep.size(tick * unit).replace(/\.0+ /, " ");
-        context.strokeText(text, right - 4, y(tick * unit) - 6);
-        context.fillText(text, right - 4, y(tick * unit) - 6);
+        context.fillText(text, gutter - 5, Math.max(y(tick * unit), 6));
       }
       context.fillStyle = "#d0d7de";
       context.fillRect(gutter - 1, 0, 1, height);

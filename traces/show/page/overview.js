@@ -36,12 +36,15 @@
         }
       }
       const rows = computes ? trace.ranks.length : trace.rows.length;
-      const scale = (HEIGHT - 4) / (time * Math.max(1, rows));
+      // A rank may compute on its GPU and its host at once: more than all of them is drawn as all.
+      const most = time * Math.max(1, rows);
+      const scale = d3.range(columns).map((at) =>
+        (HEIGHT - 4) / Math.max(most, d3.sum(busy, (column) => column[at])));
       const base = new Float64Array(columns).fill(HEIGHT - 2);
       categories.forEach(({ colour }, category) => {
         context.fillStyle = colour;
         for (let at = 0; at < columns; ++at) {
-          const height = busy[category][at] * scale;
+          const height = busy[category][at] * scale[at];
           if (height === 0) continue;
           base[at] -= height;
           context.fillRect(Twinstep.GUTTER + at, base[at], 1, height);
