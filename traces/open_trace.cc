@@ -1,8 +1,10 @@
 #include "traces/open_trace.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "sim/format.h"
@@ -31,6 +33,27 @@ Status CheckNoStep(const std::string& name, const OpenOptions& options) {
 
 bool IsOwnProtobuf(const std::string& file) {
   return file.ends_with(".pb") || file.ends_with(".pb.gz");
+}
+
+constexpr const char* kFormats =
+    "traces are read from .pb and .json of ours, .json and .json.gz of PyTorch's profiler, .et of "
+    "Chakra";
+
+// The reason why a file that is no trace cannot be read is seldom its first byte.
+Error WithFormats(Error error, const std::string& file) {
+  const bool is_named_so =
+      file.ends_with(".json") || file.ends_with(".gz") || IsOwnProtobuf(file) || IsChakraName(file);
+  std::error_code unreadable;
+  if (is_named_so || !std::filesystem::is_regular_file(file, unreadable)) return error;
+  if (error.message.ends_with(".")) error.message.pop_back();
+  error.message += StrCat("; ", kFormats);
+  return error;
+}
+
+// Perfetto's files are for its viewer.
+Status CheckIsRead(const std::string& file) {
+  if (!file.ends_with(".pftrace")) return Unit{};
+  return Error{.message = StrCat(file, ": Perfetto's format is only written; ", kFormats)};
 }
 
 Result<bool> IsOwn(const std::string& file) {
@@ -133,7 +156,7 @@ Result<std::vector<KinetoTrace>> ReadProfiles(const std::vector<std::string>& na
   std::vector<KinetoTrace> files;
   for (const std::string& name : names) {
     Result<KinetoTrace> file = ReadKineto(name);
-    if (!file.ok()) return file.error();
+    if (!file.ok()) return WithFormats(file.error(), name);
     files.push_back(std::move(file).value());
   }
   return files;
@@ -228,6 +251,7 @@ Result<OpenedTrace> OpenTrace(const std::string& name, const OpenOptions& option
     return OpenChakra(files.value());
   }
   for (const std::string& file : files.value()) {
+    if (const Status read = CheckIsRead(file); !read.ok()) return read.error();
     const Result<bool> own = IsOwn(file);
     if (!own.ok()) return own.error();
     if (!own.value()) continue;
@@ -255,6 +279,7 @@ Result<OpenedWork> OpenWork(const std::string& name, const OpenOptions& options)
     return opened;
   }
   for (const std::string& file : names.value()) {
+    if (const Status read = CheckIsRead(file); !read.ok()) return read.error();
     const Result<bool> own = IsOwn(file);
     if (!own.ok()) return own.error();
     if (!own.value()) continue;
