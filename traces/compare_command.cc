@@ -96,11 +96,12 @@ class Command {
       const Status free = CheckOutputFiles(options_, opened[i].report.files);
       if (!free.ok()) return output_.Fail(free.error());
     }
-    return Compare(opened[0], opened[1], tolerance);
+    return Compare(names, opened[0], opened[1], tolerance);
   }
 
  private:
-  ExitCode Compare(const OpenedTrace& a, const OpenedTrace& b, std::optional<double> tolerance) {
+  ExitCode Compare(const std::vector<std::string>& names, const OpenedTrace& a,
+                   const OpenedTrace& b, std::optional<double> tolerance) {
     std::string text = ReadText("A", a.report) + ReadText("B", b.report);
     Json json;
     bool ok = true;
@@ -132,7 +133,8 @@ class Command {
     json["a"]["read"] = ToJson(a.report);
     json["b"]["read"] = ToJson(b.report);
     if (const auto path = options_.Get("html")) {
-      const Result<std::string> page = HtmlPage({&a.trace, &b.trace}, {.report = text});
+      const Result<std::string> page =
+          HtmlPage({&a.trace, &b.trace}, {.report = text, .files = names});
       if (!page.ok()) return output_.Fail(page.error());
       if (const Status written = WriteTextFile(*path, page.value()); !written.ok()) {
         return output_.Fail(written.error());

@@ -1,5 +1,6 @@
 #include "traces/show/html_page.h"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -78,6 +79,19 @@ std::string ReportElement(const std::string& report) {
                 "</pre></details>\n");
 }
 
+// What tells two files apart: without their folders, if that does.
+std::vector<std::string> ShortNames(const std::vector<std::string>& files) {
+  std::vector<std::string> names;
+  for (const std::string& file : files) {
+    std::string name = file.substr(file.rfind('/') + 1);
+    const bool is_one = file.find(',') == std::string::npos;
+    if (!is_one || name.empty() || std::find(names.begin(), names.end(), name) != names.end())
+      return files;
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
 std::vector<std::string> ClassNames() {
   std::vector<std::string> names;
   for (int i = 0; i < static_cast<int>(TimeClass::kBubble); ++i) {
@@ -94,6 +108,8 @@ std::vector<std::string> ClassNames() {
 Result<std::string> HtmlPage(const std::vector<const Trace*>& traces, const PageView& view) {
   ordered_json data = {{"classes", ClassNames()},   {"sameGraph", false},   {"note", ""},
                        {"ranks", Text(view.ranks)}, {"from", view.from_ps}, {"to", view.to_ps}};
+  const std::vector<std::string> files =
+      view.files.size() == traces.size() ? ShortNames(view.files) : std::vector<std::string>();
   std::string columns;
   for (std::size_t i = 0; i < traces.size(); ++i) {
     Result<PageTrace> trace = ToPageTrace(*traces[i]);
@@ -103,7 +119,8 @@ Result<std::string> HtmlPage(const std::vector<const Trace*>& traces, const Page
         error.message = StrCat(i == 0 ? "the first" : "the second", " trace: ", error.message);
       return error;
     }
-    data["traces"].push_back(std::move(trace.value().meta));
+    ordered_json& meta = data["traces"].emplace_back(std::move(trace.value().meta));
+    if (i < files.size()) meta["file"] = files[i];
     columns += StrCat("<script type=\"text/plain\" id=\"trace-", i, "\">", trace.value().columns,
                       "</script>\n");
   }

@@ -17,8 +17,9 @@ namespace twinstep {
 struct PageView {
   std::vector<RankRange> ranks = {};  // Empty: all.
   std::int64_t from_ps = 0;
-  std::int64_t to_ps = 0;   // 0: the end.
-  std::string report = {};  // Plain text that stands below the lanes; empty: none.
+  std::int64_t to_ps = 0;               // 0: the end.
+  std::string report = {};              // Plain text that stands below the lanes; empty: none.
+  std::vector<std::string> files = {};  // Of two traces, their names as given; empty: not told.
 };
 
 // One trace or two, of one graph or not: then their tasks are not paired, and the page says why.

@@ -141,7 +141,9 @@ class Command {
   Status WritePage() const {
     std::vector<const Trace*> traces;
     for (const Trace& trace : traces_) traces.push_back(&trace);
-    const Result<std::string> page = HtmlPage(traces, view_);
+    PageView view = view_;
+    if (files_.size() > 1) view.files = files_;
+    const Result<std::string> page = HtmlPage(traces, view);
     if (!page.ok()) return page.error();
     return WriteTextFile(*options_.Get("html"), page.value());
   }

@@ -163,6 +163,10 @@ class PageTest(unittest.TestCase):
 
     def test_two_traces_are_zoomed_together_and_compared_task_by_task(self):
         self.open("two.html")
+        headings = self.chrome.evaluate(
+            "[...document.querySelectorAll('.panel h2')].map(heading => heading.innerText)")
+        for heading, name in zip(headings, ("A a.pb, llama-7b", "B b.pb, llama-7b")):
+            self.assertTrue(heading.startswith(name), heading)
         event = self.event_of("copy_d2h")
         x, y = self.middle_of(event)
         self.chrome.wheel(x, y, -200)
@@ -197,6 +201,29 @@ class PageTest(unittest.TestCase):
           })()""")
         self.chrome.move(x, y)
         self.assertIn("backward of micro-batch 3", self.tooltip())
+
+    def test_a_wait_is_not_drawn_as_work_in_the_schedule(self):
+        self.open("one.html")
+        self.choose("view", "schedule")
+        # What is painted adds up to what the trace says that the ranks compute.
+        painted, computed = self.chrome.evaluate("""(() => {
+            const trace = Twinstep.state.page.traces[0];
+            const length = ([start, end]) => end - start;
+            let computed = 0;
+            for (let i = 0; i < trace.events; ++i) {
+              if (trace.timeClass[i] <= 2) computed += trace.end[i] - trace.start[i];
+            }
+            return [d3.sum(trace.steps.flat(), step => d3.sum(step.work, length)), computed];
+          })()""")
+        self.assertAlmostEqual(painted / computed, 1, delta=1e-3)
+        # Bubble before the optimizer is no step.
+        waits = self.chrome.evaluate("""Twinstep.state.page.traces[0].steps.flatMap(steps =>
+            steps.filter(step => step.direction === 2).map(
+                step => (step.end - step.start - step.busy) / (step.end - step.start)))""")
+        self.assertTrue(waits)
+        self.assertLess(max(waits), 0.1)
+        self.assertTrue(self.chrome.evaluate(
+            "document.getElementById('critical').parentNode.hidden"))
 
     def test_more_names_than_16_bits_count(self):
         events = [{"ph": "X", "cat": "kernel", "name": f"op{i}", "pid": 0, "tid": 7, "ts": 10 * i,

@@ -69,6 +69,18 @@ TEST(HtmlPageTest, TracesOfDifferentGraphsAreNotPaired) {
   EXPECT_THAT(different.value(), HasSubstr("not of the same graph"));
 }
 
+TEST(HtmlPageTest, NamesTheFilesOfTwoTraces) {
+  const Trace trace = TinyTrace();
+  const auto page_of = [&](const std::vector<std::string>& files) {
+    return HtmlPage({&trace, &trace}, {.files = files}).value();
+  };
+  EXPECT_THAT(page_of({"runs/a.pb", "b.pb"}), HasSubstr("\"file\":\"a.pb\""));
+  // Equal names need their folders, and a list of files is one name.
+  EXPECT_THAT(page_of({"x/a.pb", "y/a.pb"}), HasSubstr("\"file\":\"y/a.pb\""));
+  EXPECT_THAT(page_of({"x/0.json,x/1.json", "a.pb"}), HasSubstr("\"file\":\"x/0.json,x/1.json\""));
+  EXPECT_THAT(page_of({}), Not(HasSubstr("\"file\"")));
+}
+
 TEST(HtmlPageTest, SaysWhichTraceCannotBeDrawnAndWhy) {
   const Trace a = TinyTrace();
   Trace b = TinyTrace();
@@ -153,6 +165,10 @@ TEST(ShowCommandTest, WritesAPageAndSaysWhatIsWrong) {
   };
   EXPECT_THAT(error_of({}), HasSubstr("one trace or two, not 0"));
   EXPECT_THAT(error_of({"/nowhere.pb"}), HasSubstr("/nowhere.pb"));
+  EXPECT_THAT(error_of({WriteTiny("tiny.pftrace")}), HasSubstr("format is only written"));
+  const std::string text = ::testing::TempDir() + "/model.textproto";
+  std::ofstream(text) << "name: \"m\"";
+  EXPECT_THAT(error_of({text}), HasSubstr("traces are read from .pb and .json of ours"));
   EXPECT_THAT(error_of({trace, "--ranks", "2..9"}), HasSubstr("names no rank of"));
   EXPECT_THAT(error_of({trace, "--ranks", "two"}),
               HasSubstr("'two' is neither a rank nor a range"));

@@ -99,6 +99,7 @@
 
     arrange() {
       this.panels.forEach((panel) => panel.show());
+      showPathBox(this);
       Twinstep.drawLegend(this);
       this.redraw();
     }
@@ -127,6 +128,12 @@
     }
   }
 
+  // A box that would change nothing is not there: the schedule draws no path.
+  function showPathBox({ page, view }) {
+    const draws = view === "lanes" && page.traces.some(({ graph }) => graph);
+    d3.select(document.getElementById("critical").parentNode).attr("hidden", draws ? null : "");
+  }
+
   Twinstep.drawLegend = (state) => {
     const entries = state.view === "schedule" ? Twinstep.scheduleLegend()
       : Twinstep.usedCategories(state.colouring);
@@ -143,7 +150,7 @@
     d3.select("#title").text(name || "Twinstep timeline");
     document.title = `${name || "timeline"} - Twinstep`;
     const facts = page.traces.map((one, index) =>
-      `${Twinstep.escape(Twinstep.title(page, index))} <b>${Twinstep.time(one.iteration)}</b>`);
+      `${Twinstep.escape([Twinstep.title(page, index), one.file].filter(Boolean).join(" "))} <b>${Twinstep.time(one.iteration)}</b>`);
     if (page.traces.length === 2 && page.traces[1].iteration > 0) {
       facts.push(`difference <b>${Twinstep.percent(page.traces[0].iteration / page.traces[1].iteration - 1)}</b>`);
     }
@@ -153,7 +160,6 @@
     const notes = [];
     if (page.note) notes.push(`Tasks are not paired: ${page.note}.`);
     const hasGraph = page.traces.some(({ graph }) => graph);
-    d3.select(document.getElementById("critical").parentNode).attr("hidden", hasGraph ? null : "");
     if (!hasGraph) notes.push("No critical path: the trace does not know its graph.");
     d3.select("#note").text(notes.join(" "));
   }
@@ -209,6 +215,7 @@
     const page = await Twinstep.load();
     describePage(page);
     const state = new State(page);
+    showPathBox(state);
     Twinstep.drawLegend(state);
     d3.select("body").classed("with-report", !d3.select("#report").empty());
     d3.select("#ranks").property("value", page.ranks);

@@ -30,7 +30,8 @@
       const root = this.root = d3.select("#panels").append("section").attr("class", "panel");
       if (state.page.traces.length > 1) {
         const title = root.append("h2").text(`${Twinstep.title(state.page, index)} `);
-        title.append("span").text(`${this.trace.name}: ${Twinstep.time(this.trace.iteration)}`);
+        const { file } = this.trace;
+        title.append("span").text(`${file && !this.trace.name.startsWith(file) ? `${file}, ` : ""}${this.trace.name}: ${Twinstep.time(this.trace.iteration)}`);
       }
       this.axis = root.append("svg").attr("class", "axis").attr("height", AXIS);
       this.lanes = root.append("div").attr("class", "lanes").attr("tabindex", 0);
