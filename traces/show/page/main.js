@@ -149,8 +149,10 @@
       : page.traces.map((one) => one.name).join(" and ");
     d3.select("#title").text(name || "Twinstep timeline");
     document.title = `${name || "timeline"} - Twinstep`;
+    // Where the title says nothing of a trace, its file does.
     const facts = page.traces.map((one, index) =>
-      `${Twinstep.escape([Twinstep.title(page, index), one.file].filter(Boolean).join(" "))} <b>${Twinstep.time(one.iteration)}</b>`);
+      `${Twinstep.escape(Twinstep.title(page, index) === one.origin || !one.file
+        ? Twinstep.title(page, index) : `${Twinstep.title(page, index)} ${one.file}`)} <b>${Twinstep.time(one.iteration)}</b>`);
     if (page.traces.length === 2 && page.traces[1].iteration > 0) {
       facts.push(`difference <b>${Twinstep.percent(page.traces[0].iteration / page.traces[1].iteration - 1)}</b>`);
     }
