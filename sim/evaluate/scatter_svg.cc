@@ -12,6 +12,8 @@ namespace twinstep {
 namespace {
 
 constexpr double kSize = 640, kMargin = 70, kLegendWidth = 260;
+// Of a marker, half its width.
+constexpr double kHalf = 4;
 // Colours that colour-blind readers tell apart (Okabe and Ito).
 constexpr std::array kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                  "#e69f00", "#56b4e9", "#000000", "#f0e442"};
@@ -93,22 +95,52 @@ std::string Frame(const Axis& axis) {
                 "stroke=\"#999\" stroke-dasharray=\"4 4\"");
   }
   svg += Text(kSize / 2, kSize - 20, "middle", "measured (dashed: 10 % off)");
-  svg += StrCat("<text transform=\"translate(16 ", Fixed(kSize / 2, 1),
-                ") rotate(-90)\" text-anchor=\"middle\">predicted</text>\n");
+  svg += Text(12, kMargin - 20, "start", "predicted");
   return svg;
 }
 
-std::string Points(const Evaluation& evaluation, const Axis& axis, const char* colour) {
+// How a suite is drawn. There are more suites than colours that can be told apart: each colour
+// comes as circle, as square and as triangle.
+struct Marker {
+  const char* colour;
+  std::size_t shape;
+};
+
+Marker MarkerOf(std::size_t suite) {
+  return {kColours[suite % kColours.size()], suite / kColours.size() % 3};
+}
+
+// `inside` goes between the element's tags.
+std::string Draw(const Marker& marker, double x, double y, bool filled, const std::string& inside) {
+  std::string tag = "circle", place;
+  if (marker.shape == 0) {
+    place = StrCat("cx=\"", Fixed(x, 1), "\" cy=\"", Fixed(y, 1), "\" r=\"", kHalf, "\"");
+  } else if (marker.shape == 1) {
+    tag = "rect";
+    place = StrCat("x=\"", Fixed(x - kHalf, 1), "\" y=\"", Fixed(y - kHalf, 1), "\" width=\"",
+                   2 * kHalf, "\" height=\"", 2 * kHalf, "\"");
+  } else {
+    tag = "polygon";
+    place =
+        StrCat("points=\"", Fixed(x - kHalf, 1), ",", Fixed(y + kHalf, 1), " ", Fixed(x + kHalf, 1),
+               ",", Fixed(y + kHalf, 1), " ", Fixed(x, 1), ",", Fixed(y - kHalf, 1), "\"");
+  }
+  return StrCat("<", tag, " ", place, " stroke=\"", marker.colour, "\" fill=\"",
+                filled ? marker.colour : "none", "\" fill-opacity=\"0.5\">", inside, "</", tag,
+                ">\n");
+}
+
+std::string Points(const Evaluation& evaluation, const Axis& axis, const Marker& marker) {
   std::string svg;
   for (const EvaluatedRow& row : evaluation.rows) {
     const double measured = row.measured.Of(TIME), predicted = row.predicted.Of(TIME);
     if (measured <= 0) continue;
-    svg += StrCat("<circle cx=\"", Fixed(axis.X(measured), 1), "\" cy=\"",
-                  Fixed(axis.Y(predicted), 1), "\" r=\"4\" stroke=\"", colour, "\" fill=\"",
-                  row.counts() ? colour : "none", "\" fill-opacity=\"0.5\"><title>",
-                  Escaped(StrCat(evaluation.suite->name(), ": ", row.row->name(), ", measured ",
-                                 Seconds(measured), ", predicted ", Seconds(predicted))),
-                  "</title></circle>\n");
+    svg += Draw(marker, axis.X(measured), axis.Y(predicted), row.counts(),
+                StrCat("<title>",
+                       Escaped(StrCat(evaluation.suite->name(), ": ", row.row->name(),
+                                      ", measured ", Seconds(measured), ", predicted ",
+                                      Seconds(predicted), row.counts() ? "" : ", left out")),
+                       "</title>"));
   }
   return svg;
 }
@@ -123,18 +155,25 @@ std::string ToSvg(const std::vector<Evaluation>& evaluations) {
              "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n");
   svg += Frame(axis);
   double y = kMargin;
+  const auto legend = [&](const Marker& marker, bool filled, const std::string& label) {
+    svg += Draw(marker, kSize - kMargin + 20, y - 4, filled, "");
+    svg += Text(kSize - kMargin + 32, y, "start", label);
+    y += 20;
+  };
+  bool any_left_out = false;
   for (std::size_t i = 0; i < evaluations.size(); ++i) {
-    const char* colour = kColours[i % kColours.size()];
-    svg += Points(evaluations[i], axis, colour);
+    const Marker marker = MarkerOf(i);
+    svg += Points(evaluations[i], axis, marker);
     std::string label = evaluations[i].suite->name();
     for (const QuantitySummary& summary : evaluations[i].summaries) {
       if (summary.quantity == TIME) label += StrCat(", median ", Percent(summary.model.median));
     }
-    svg += StrCat("<circle cx=\"", kSize - kMargin + 20, "\" cy=\"", y - 4, "\" r=\"4\" fill=\"",
-                  colour, "\"/>\n");
-    svg += Text(kSize - kMargin + 32, y, "start", label);
-    y += 20;
+    legend(marker, true, label);
+    for (const EvaluatedRow& row : evaluations[i].rows) {
+      any_left_out |= !row.counts() && row.measured.Of(TIME) > 0;
+    }
   }
+  if (any_left_out) legend({"#333", 0}, false, "hollow: outlier, in no median");
   return svg + "</svg>\n";
 }
 

@@ -13,6 +13,7 @@ namespace {
 constexpr double kWidth = 800, kHeight = 480;
 constexpr double kLeft = 90, kRight = 30, kTop = 50, kBottom = 60;
 constexpr double kLegendLine = 18;
+constexpr double kLetterWidth = 7.5;  // At most, on average: nothing here knows the font.
 // Distinguishable without colour vision (Okabe and Ito).
 constexpr std::array<const char*, 5> kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                                  "#666666"};
@@ -100,6 +101,59 @@ std::string SeriesSvg(const SvgChart::Series& series, const char* colour, const 
   return svg;
 }
 
+struct Place {
+  double x = 0, y = 0;
+};
+
+// What the legend should leave free: points, what is written beside them, and lines.
+std::vector<Place> Taken(const SvgChart& chart, const Axis& x, const Axis& y) {
+  constexpr int kSteps = 16;
+  std::vector<Place> taken;
+  for (const SvgChart::Series& series : chart.series) {
+    for (std::size_t i = 0; i < series.points.size(); ++i) {
+      const SvgChart::Point& point = series.points[i];
+      const Place at{x.Place(point.x), y.Place(point.y)};
+      taken.push_back(at);
+      for (std::size_t letter = 0; letter < point.label.size(); ++letter) {
+        taken.push_back({at.x + 8 + kLetterWidth * static_cast<double>(letter + 1), at.y - 12});
+      }
+      if (!series.line || i == 0) continue;
+      const Place from{x.Place(series.points[i - 1].x), y.Place(series.points[i - 1].y)};
+      for (int step = 1; step < kSteps; ++step) {
+        const double share = static_cast<double>(step) / kSteps;
+        taken.push_back({from.x + share * (at.x - from.x), from.y + share * (at.y - from.y)});
+      }
+    }
+  }
+  return taken;
+}
+
+// Upper left corner of the legend: in that corner of the chart where it covers least.
+Place LegendPlace(const SvgChart& chart, const Axis& x, const Axis& y) {
+  std::size_t letters = 0;
+  for (const SvgChart::Series& series : chart.series) {
+    letters = std::max(letters, series.name.size());
+  }
+  const double width = 18 + kLetterWidth * static_cast<double>(letters);
+  const double height = kLegendLine * static_cast<double>(chart.series.size());
+  const double left = kLeft + 12, right = kWidth - kRight - 12 - width;
+  const double top = kTop + 6, bottom = kHeight - kBottom - 6 - height;
+  const std::vector<Place> taken = Taken(chart, x, y);
+  Place best;
+  std::ptrdiff_t least = -1;
+  for (const Place corner : {Place{left, top}, {right, top}, {left, bottom}, {right, bottom}}) {
+    const auto covered = std::ranges::count_if(taken, [&](const Place& at) {
+      constexpr double kAir = 6;
+      return at.x > corner.x - kAir && at.x < corner.x + width + kAir && at.y > corner.y - kAir &&
+             at.y < corner.y + height + kAir;
+    });
+    if (least >= 0 && covered >= least) continue;
+    least = covered;
+    best = corner;
+  }
+  return best;
+}
+
 }  // namespace
 
 std::string ToSvg(const SvgChart& chart) {
@@ -133,13 +187,14 @@ std::string ToSvg(const SvgChart& chart) {
   svg += StrCat("<text text-anchor=\"middle\" transform=\"translate(20 ",
                 Number((kTop + kHeight - kBottom) / 2), ") rotate(-90)\">", Escaped(chart.y_label),
                 "</text>\n");
+  const Place legend = LegendPlace(chart, x, y);
   for (std::size_t i = 0; i < chart.series.size(); ++i) {
     const char* colour = kColours[i % kColours.size()];
     svg += SeriesSvg(chart.series[i], colour, x, y);
-    const double at = kTop + 16 + kLegendLine * static_cast<double>(i);
-    svg += StrCat("<rect x=\"", Number(kLeft + 12), "\" y=\"", Number(at - 10),
+    const double at = legend.y + 10 + kLegendLine * static_cast<double>(i);
+    svg += StrCat("<rect x=\"", Number(legend.x), "\" y=\"", Number(at - 10),
                   "\" width=\"12\" height=\"12\" fill=\"", colour, "\"/>\n");
-    svg += Text(kLeft + 30, at, "start", chart.series[i].name);
+    svg += Text(legend.x + 18, at, "start", chart.series[i].name);
   }
   return svg + "</svg>\n";
 }

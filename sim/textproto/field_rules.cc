@@ -2,6 +2,8 @@
 
 #include <google/protobuf/stubs/logging.h>
 
+#include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "sim/str_cat.h"
@@ -43,6 +45,14 @@ double NumberOf(const Message& message, const FieldDescriptor* field, int index)
   }
 }
 
+// Integers as they were written, with all digits; powers of ten and fractions short: "1e+24".
+std::string NumberText(double value) {
+  if (value == std::floor(value) && std::abs(value) < 1e9) {
+    return StrCat(static_cast<std::int64_t>(value));
+  }
+  return StrCat(value);
+}
+
 }  // namespace
 
 void FieldErrors::Add(std::string_view field_path, std::string_view problem) {
@@ -75,7 +85,7 @@ void FieldErrors::CheckNumbersOf(const Message& message, const std::string& pref
       } else {
         const double value = NumberOf(message, field, index);
         if (!(value >= 0 && value <= kLargestNumber)) {
-          Add(path, StrCat(value, " is not between 0 and ", kLargestNumber));
+          Add(path, StrCat(NumberText(value), " is not between 0 and ", kLargestNumber));
         }
       }
     }
@@ -98,9 +108,9 @@ double FieldErrors::Number(std::string_view field_path) const {
 void FieldErrors::CheckRange(std::string_view field_path, double least, double most) {
   const double value = Number(field_path);
   if (value >= least && value <= most) return;
-  const std::string what = value == 0 ? "is missing or 0" : StrCat(value, " is");
-  Add(field_path,
-      StrCat(what, value == 0 ? ", not between " : " not between ", least, " and ", most));
+  const std::string what = value == 0 ? "is missing or 0" : StrCat(NumberText(value), " is");
+  Add(field_path, StrCat(what, value == 0 ? ", not between " : " not between ", NumberText(least),
+                         " and ", NumberText(most)));
 }
 
 void FieldErrors::CheckZeroOrRange(std::string_view field_path, double least, double most) {
