@@ -125,7 +125,8 @@ class Command {
   ExitCode Judge(const std::vector<Evaluation>& evaluations) {
     ExitCode code = ExitCode::kDone;
     for (const Evaluation& evaluation : evaluations) {
-      for (const std::string& worse : Violations(evaluation, evaluation.suite->recorded())) {
+      for (const std::string& worse :
+           Violations(evaluation, evaluation.suite->recorded(), kRecordedPrecision)) {
         output_.Say(StrCat("suite ", evaluation.suite->name(), " is worse than recorded: ", worse));
         code = ExitCode::kNo;
       }

@@ -140,13 +140,14 @@ Result<std::vector<Evaluation>> Evaluate(const std::vector<Suite>& suites,
 }
 
 std::vector<std::string> Violations(const Evaluation& evaluation,
-                                    const google::protobuf::RepeatedPtrField<Limit>& limits) {
+                                    const google::protobuf::RepeatedPtrField<Limit>& limits,
+                                    double precision) {
   std::vector<std::string> violations;
   for (const Limit& limit : limits) {
     for (const QuantitySummary& summary : evaluation.summaries) {
       if (summary.quantity != limit.quantity()) continue;
       const auto most = [&](const char* what, double value, double bound) {
-        if (bound > 0 && value > bound) {
+        if (bound > 0 && value > bound + precision) {
           violations.push_back(StrCat(what, " ", Label(limit.quantity()), " error ", Percent(value),
                                       ", limit ", Percent(bound)));
         }

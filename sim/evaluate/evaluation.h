@@ -2,7 +2,8 @@
 //
 //   Result<std::vector<Evaluation>> done = Evaluate(suites, {.jobs = 2});
 //   for (const QuantitySummary& s : done.value()[0].summaries) std::cout << s.model.median;
-//   bool worse = !Violations(done.value()[0], done.value()[0].suite->recorded()).empty();
+//   const Suite& suite = *done.value()[0].suite;
+//   bool worse = !Violations(done.value()[0], suite.recorded(), kRecordedPrecision).empty();
 //
 // The null model has one constant a suite, fitted to all of its rows: the fraction of the peak
 // (floating-point operations, or the link's bytes) that every row reaches; no communication, no
@@ -57,9 +58,14 @@ struct EvaluateOptions {
 Result<std::vector<Evaluation>> Evaluate(const std::vector<Suite>& suites,
                                          const EvaluateOptions& options);
 
-// What is worse than the limits, one sentence each: "median time error 5.1 %, limit 4.0 %".
+// Suites record errors as they are shown, rounded to 0.1 %: the figures may be that much above.
+inline constexpr double kRecordedPrecision = 0.0005;
+
+// What is worse than the limits, one sentence each: "median time error 5.1 %, limit 4.0 %". Errors
+// may be above a limit by `precision`.
 std::vector<std::string> Violations(const Evaluation& evaluation,
-                                    const google::protobuf::RepeatedPtrField<Limit>& limits);
+                                    const google::protobuf::RepeatedPtrField<Limit>& limits,
+                                    double precision = 0);
 
 // "time", "memory", ...
 const char* Label(Quantity quantity);

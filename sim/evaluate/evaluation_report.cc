@@ -84,7 +84,8 @@ nlohmann::ordered_json ToJson(const Evaluation& evaluation) {
     quantities.push_back(of_quantity);
   }
   json["goals_missed"] = Violations(evaluation, evaluation.suite->goals());
-  json["worse_than_recorded"] = Violations(evaluation, evaluation.suite->recorded());
+  json["worse_than_recorded"] =
+      Violations(evaluation, evaluation.suite->recorded(), kRecordedPrecision);
   nlohmann::ordered_json& rows = json["rows"] = nlohmann::ordered_json::array();
   for (const EvaluatedRow& row : evaluation.rows) {
     nlohmann::ordered_json of_row = {{"name", row.row->name()}, {"cluster", row.cluster}};

@@ -25,7 +25,7 @@ TEST_P(SuitesTest, IsAsGoodAsRecorded) {
   const Result<std::vector<Evaluation>> done = Evaluate(suites, {.jobs = 2, .sets = {}});
   ASSERT_TRUE(done.ok()) << done.error().message;
   const Evaluation& evaluation = done.value().front();
-  EXPECT_THAT(Violations(evaluation, suites.front().recorded()), IsEmpty());
+  EXPECT_THAT(Violations(evaluation, suites.front().recorded(), kRecordedPrecision), IsEmpty());
   for (const QuantitySummary& summary : evaluation.summaries) {
     bool recorded = false;
     for (const Limit& limit : suites.front().recorded()) {
