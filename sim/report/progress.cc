@@ -27,13 +27,13 @@ void WriteToStderr(const std::string& text) {
 }  // namespace
 
 std::string ProgressLine(std::size_t step, std::size_t steps, const std::string& what,
-                         double elapsed_s, std::size_t width) {
+                         double elapsed_s, std::size_t width, bool counts) {
   const std::size_t done = steps == 0 ? 0 : std::min(step, steps) * kBarWidth / steps;
   std::string bar(done, '=');
   if (done < kBarWidth) bar += '>';
   bar.resize(kBarWidth, ' ');
-  std::string line = StrCat("[", bar, "] ", std::min(step + 1, steps), "/", steps, " ", what, "  ",
-                            Fixed(elapsed_s, 0), " s");
+  const std::string count = counts ? StrCat(std::min(step + 1, steps), "/", steps, " ") : "";
+  std::string line = StrCat("[", bar, "] ", count, what, "  ", Fixed(elapsed_s, 0), " s");
   line.resize(std::min(line.size(), width));
   return line;
 }
@@ -54,6 +54,7 @@ void Progress::Step(const std::string& what) {
 void Progress::StepTo(std::size_t step, const std::string& what) {
   const std::lock_guard lock(mutex_);
   step_ = step;
+  counts_ = false;
   what_ = what;
 }
 
@@ -78,7 +79,7 @@ void Progress::Watch() {
   while (!finished_) {
     const std::chrono::duration<double> elapsed = steady_clock::now() - begin_;
     const std::size_t width = TerminalWidth(STDERR_FILENO, 80) - 1;
-    WriteToStderr("\r\x1b[K" + ProgressLine(step_, steps_, what_, elapsed.count(), width));
+    WriteToStderr("\r\x1b[K" + ProgressLine(step_, steps_, what_, elapsed.count(), width, counts_));
     drawn_ = true;
     changed_.wait_for(lock, kRedraw, [this] { return finished_; });
   }

@@ -15,9 +15,9 @@
 
 namespace twinstep {
 
-// "[=====>    ] 3/6 replaying  12 s", at most `width` columns.
+// "[=====>    ] 3/6 replaying  12 s", at most `width` columns. Without `counts` no "3/6".
 std::string ProgressLine(std::size_t step, std::size_t steps, const std::string& what,
-                         double elapsed_s, std::size_t width);
+                         double elapsed_s, std::size_t width, bool counts = true);
 
 class Progress {
  public:
@@ -28,7 +28,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void Step(const std::string& what);
-  // For work whose steps are not all alike: so many of them are done.
+  // For work whose steps are not all alike: so many of them are done. The line does not count them.
   void StepTo(std::size_t step, const std::string& what);
   // What the step at hand does now.
   void Tell(const std::string& what);
@@ -42,6 +42,7 @@ class Progress {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::size_t step_ = 0;
+  bool counts_ = true;
   std::string what_;
   bool finished_ = false;
   bool drawn_ = false;

@@ -11,38 +11,50 @@ void TrimEnd(std::string* line) { line->erase(line->find_last_not_of(' ') + 1); 
 
 }  // namespace
 
-std::string TextTable::ToString(std::size_t indent) const {
-  std::vector<std::size_t> width(titles_.size(), 0);
+std::string TextTable::ToString(std::size_t indent, std::size_t width) const {
+  std::vector<std::size_t> widths(titles_.size(), 0);
   // Cells hold names of foreign files.
   std::vector<std::vector<std::string>> rows = rows_;
   for (auto& row : rows) {
     for (std::string& cell : row) cell = PrintableLine(cell);
-    for (std::size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
-  std::vector<bool> shown(titles_.size());
-  for (std::size_t i = 0; i < titles_.size(); ++i) {
-    shown[i] = i == 0 || width[i] > 0;
-    width[i] = std::max(width[i], titles_[i].size());
-  }
-  std::string text;
-  const auto add_line = [&](const std::vector<std::string>& cells) {
-    std::string line(indent, ' ');
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      if (!shown[i]) continue;
-      if (i > 0) line += "  ";
-      const std::string padding(width[i] - cells[i].size(), ' ');
-      const bool left = i == 0 || std::find(left_.begin(), left_.end(), i) != left_.end();
-      line += left ? cells[i] + padding : padding + cells[i];
+  // By part, the columns behind the first.
+  std::vector<std::vector<std::size_t>> parts(1);
+  const std::size_t first_end = indent + std::max(widths[0], titles_[0].size());
+  std::size_t end = first_end;
+  for (std::size_t i = 1; i < titles_.size(); ++i) {
+    if (widths[i] == 0) continue;
+    widths[i] = std::max(widths[i], titles_[i].size());
+    end += 2 + widths[i];
+    if (width > 0 && end > width && !parts.back().empty()) {
+      parts.emplace_back();
+      end = first_end + 2 + widths[i];
     }
-    TrimEnd(&line);
-    text += line + "\n";
-  };
-  add_line(titles_);
-  for (const auto& row : rows) add_line(row);
+    parts.back().push_back(i);
+  }
+  widths[0] = std::max(widths[0], titles_[0].size());
+  std::string text;
+  for (const std::vector<std::size_t>& part : parts) {
+    const auto add_line = [&](const std::vector<std::string>& cells) {
+      std::string line(indent, ' ');
+      line += cells[0] + std::string(widths[0] - cells[0].size(), ' ');
+      for (const std::size_t i : part) {
+        const std::string padding(widths[i] - cells[i].size(), ' ');
+        const bool left = std::find(left_.begin(), left_.end(), i) != left_.end();
+        line += "  " + (left ? cells[i] + padding : padding + cells[i]);
+      }
+      TrimEnd(&line);
+      text += line + "\n";
+    };
+    add_line(titles_);
+    for (const auto& row : rows) add_line(row);
+  }
   return text;
 }
 
-std::string Paragraph(std::string_view label, std::size_t label_width, std::string_view text) {
+std::string Paragraph(std::string_view label, std::size_t label_width, std::string_view text,
+                      std::size_t width) {
   const std::string printable = Printable(text);
   text = printable;
   std::string line(label);
@@ -50,11 +62,16 @@ std::string Paragraph(std::string_view label, std::size_t label_width, std::stri
   std::string result;
   bool line_has_word = false;
   while (!text.empty()) {
+<<<<<<< HEAD
     const std::size_t space = std::min(text.find_first_of(" \n"), text.size());
+=======
+    std::size_t space = std::min(text.find(' '), text.size());
+    if (text.substr(space, 2) == " %") space = std::min(text.find(' ', space + 1), text.size());
+>>>>>>> 636c544 (rank: what a space does not have is refused; tables and paragraphs fit narrow terminals; progress says what is done)
     const std::string_view word = text.substr(0, space);
     text.remove_prefix(std::min(space + 1, text.size()));
     if (word.empty()) continue;
-    if (line_has_word && line.size() + 1 + word.size() > kReportWidth) {
+    if (line_has_word && line.size() + 1 + word.size() > width) {
       result += line + "\n";
       line.assign(label_width, ' ');
       line_has_word = false;

@@ -22,8 +22,9 @@ class TextTable {
   // As many cells as there are titles.
   void AddRow(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
   bool empty() const { return rows_.empty(); }
-  // Lines, each indented and ended by a newline, without blanks at their ends.
-  std::string ToString(std::size_t indent = 2) const;
+  // Lines, each indented and ended by a newline, without blanks at their ends. Columns beyond
+  // `width` follow below, behind the first one again; 0 = any width.
+  std::string ToString(std::size_t indent = 2, std::size_t width = 0) const;
 
  private:
   std::vector<std::string> titles_;
@@ -32,7 +33,8 @@ class TextTable {
 };
 
 // `text` behind `label` (padded to `label_width`), broken between words; further lines are indented
-// to `label_width`. Ends with a newline.
-std::string Paragraph(std::string_view label, std::size_t label_width, std::string_view text);
+// to `label_width`. Ends with a newline. No line begins with "%".
+std::string Paragraph(std::string_view label, std::size_t label_width, std::string_view text,
+                      std::size_t width = kReportWidth);
 
 }  // namespace twinstep

@@ -31,7 +31,7 @@ class Search {
         result_.time_was_over = true;
         break;
       }
-      Tell();
+      Tell(batch.front());
       if (const Status status = Replay(batch); !status.ok()) return status.error();
       if (const Status status = FindBest(1); !status.ok()) return status.error();
     }
@@ -166,7 +166,8 @@ class Search {
     return options_.time_limit_s > 0 && elapsed.count() > options_.time_limit_s;
   }
 
-  void Tell() {
+  // Of the plans before `done` is known whether they are better.
+  void Tell(std::size_t done) {
     if (progress_ == nullptr) return;
     std::string text =
         StrCat(CountOf(result_.replays, "plan"), " of ", result_.plans.size(), " replayed");
@@ -175,7 +176,7 @@ class Search {
       text += StrCat(", best ", Seconds(1e-12 * static_cast<double>(*best.iteration_ps)));
     }
     progress_->StepTo(
-        options_.progress_base + options_.progress_steps * next_ / result_.plans.size(), text);
+        options_.progress_base + options_.progress_steps * done / result_.plans.size(), text);
   }
 
   const SimulateInput& input_;

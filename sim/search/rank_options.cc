@@ -301,6 +301,24 @@ Status CheckBatch(const Options& options, const RankProblem& problem) {
   return Unit{};
 }
 
+// Nothing is given that the spaces searched do not have.
+Status CheckSpace(const Options& options, const RankProblem& problem) {
+  if (!problem.chunks) {
+    for (const char* name : {"persist", "swap", "checkpoint"}) {
+      if (options.Has(name)) return OptionError(name, "is for --space chunks and all");
+    }
+  }
+  if (!problem.pipelines) {
+    for (const char* name :
+         {"rules", "tp", "cp", "pp", "virtual-stages", "recompute", "micro-batch", "zero",
+          "tp-overlap", "dp-overlap", "rank-order", "schedule", "layers-per-stage",
+          "sequence-parallel", "offload-ratio", "gpu-memory-budget"}) {
+      if (options.Has(name)) return OptionError(name, "is for --space pipeline and all");
+    }
+  }
+  return Unit{};
+}
+
 // What decides which plans are searched and what is said of them, for the report and for `merge`.
 std::string SpaceText(const Options& options) {
   static const std::set<std::string> kNot = {"json",    "csv",     "plans", "plot",
@@ -398,11 +416,7 @@ Result<RankProblem> ReadRankProblem(const Options& options) {
     if (!status.ok()) return status.error();
   }
   if (const Status batch = CheckBatch(options, problem); !batch.ok()) return batch.error();
-  for (const char* name : {"persist", "swap", "checkpoint"}) {
-    if (options.Has(name) && !problem.chunks) {
-      return OptionError(name, "is for --space chunks and all");
-    }
-  }
+  if (const Status space = CheckSpace(options, problem); !space.ok()) return space.error();
   problem.chunk_axes.global_batch = problem.axes.global_batch;
   problem.space = SpaceText(options);
   return problem;

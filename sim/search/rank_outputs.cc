@@ -1,8 +1,11 @@
 #include "sim/search/rank_outputs.h"
 
 #include <google/protobuf/text_format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iostream>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -10,6 +13,7 @@
 #include "sim/format.h"
 #include "sim/options/output_files.h"
 #include "sim/report/json_report.h"
+#include "sim/report/terminal.h"
 #include "sim/report/write_text.h"
 #include "sim/search/plan_space.h"
 #include "sim/search/rank_json.h"
@@ -18,6 +22,13 @@
 
 namespace twinstep {
 namespace {
+
+// As wide as reports are, but not wider than the terminal.
+std::size_t ReportWidth(const std::ostream& out) {
+  constexpr std::size_t kLeast = 40;
+  if (&out != &std::cout) return kReportWidth;
+  return std::clamp(TerminalWidth(STDOUT_FILENO, kReportWidth), kLeast, kReportWidth);
+}
 
 // "plan-256-1.textproto": the best of 256 GPUs.
 Status WritePlans(const std::string& directory, const Ranking& report) {
@@ -74,7 +85,7 @@ Status WriteRankOutputs(const Options& options, const Ranking& report, std::ostr
   if (json == "-") {
     out << JsonText(ToJson(report));
   } else {
-    out << ToText(report, options.Has("explain"));
+    out << ToText(report, options.Has("explain"), ReportWidth(out));
     if (json) {
       if (Status status = WriteTextFile(*json, JsonText(ToJson(report))); !status.ok())
         return status;

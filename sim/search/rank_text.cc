@@ -39,7 +39,15 @@ std::string GapText(const RankPoint& point) {
   return text;
 }
 
-std::string RankingText(const RankPoint& point) {
+// Of a column.
+std::string ShortLabel(TimeClass of) {
+  if (of == TimeClass::kRecompute) return "recomp.";
+  if (of == TimeClass::kOptimizer) return "optim.";
+  const std::string label = Label(of);
+  return label.substr(0, label.find(" exposed"));
+}
+
+std::string RankingText(const RankPoint& point, std::size_t width) {
   double longest_s = 0;
   bool several_sequences = false;  // In a micro-batch.
   bool all_chunks = true;
@@ -103,14 +111,13 @@ std::string RankingText(const RankPoint& point) {
                   Gibibytes(row.peak_gpu_bytes),
                   Gibibytes(row.peak_host_bytes)});
   }
-  std::string text = table.ToString();
+  std::string text = table.ToString(2, width);
 
   text += StrCat("\n  Where their time goes, in ", unit.name,
                  " of the mean rank; from the second on what differs from the first\n");
   std::vector<std::string> titles = {""};
   for (int i = 0; i < kTimeClassCount; ++i) {
-    const std::string label = Label(static_cast<TimeClass>(i));
-    titles.push_back(label.substr(0, label.find(" exposed")));
+    titles.push_back(ShortLabel(static_cast<TimeClass>(i)));
   }
   titles.insert(titles.end(), {"closed form", "bound"});
   TextTable shares(titles);
@@ -131,14 +138,14 @@ std::string RankingText(const RankPoint& point) {
     cells.push_back(time(row.bound_s));
     shares.AddRow(std::move(cells));
   }
-  return text + shares.ToString();
+  return text + shares.ToString(2, width);
 }
 
-std::string LosersText(const RankPoint& point) {
+std::string LosersText(const RankPoint& point, std::size_t width) {
   std::string text;
   const auto line = [&](const std::string& what, std::int64_t plans, const std::string& why) {
-    text += Paragraph("  ", 4,
-                      StrCat(Count(plans), plans == 1 ? " plan, " : " plans, ", what, ": ", why));
+    text += Paragraph(
+        "  ", 4, StrCat(Count(plans), plans == 1 ? " plan, " : " plans, ", what, ": ", why), width);
   };
   const std::int64_t others = point.replays - static_cast<std::int64_t>(point.ranking.size());
   if (point.bounded.plans > 0) {
@@ -182,23 +189,25 @@ std::string PoolsText(const RankRow& row) {
                 Bytes(static_cast<double>(*row.peak_pinned_bytes)), " of it pinned");
 }
 
-std::string MaximumText(const RankPoint& point) {
+std::string MaximumText(const RankPoint& point, std::size_t width) {
   const Maximum& most = *point.maximum;
   const bool layers = most.of == Maximize::kLayers;
   std::string text = StrCat("\n", CountOf(point.gpus, "GPU"), ": ");
   if (most.value == 0) {
-    return Paragraph(text, 4, StrCat("not even ", ValueText(most, 1), ": ", most.limit.message));
+    return Paragraph(text, 4, StrCat("not even ", ValueText(most, 1), ": ", most.limit.message),
+                     width);
   }
   text += StrCat("at most ", ValueText(most, most.value));
   if (layers) text += StrCat(", ", BillionParameters(most), " B parameters");
-  text += "\n" + Paragraph("  limit", kLabelWidth, LimitText(most));
+  text += "\n" + Paragraph("  limit", kLabelWidth, LimitText(most), width);
   if (layers) {
     text += Paragraph(
         "  bound", kLabelWidth,
-        StrCat("all memory together has room for the states of ", CountOf(most.bound, "layer")));
+        StrCat("all memory together has room for the states of ", CountOf(most.bound, "layer")),
+        width);
   }
   if (!point.ranking.empty()) {
-    text += Paragraph("  best plan", kLabelWidth, PoolsText(point.ranking.front()));
+    text += Paragraph("  best plan", kLabelWidth, PoolsText(point.ranking.front()), width);
   }
   return text;
 }
@@ -227,11 +236,12 @@ std::vector<std::string> PlanCells(const RankRow& row) {
 }
 
 // Of --maximize, by number of GPUs.
-std::string MaximaText(const Ranking& report) {
-  std::string text = "\nThe most that fits, its best plan, and what of one more does not fit\n";
+std::string MaximaText(const Ranking& report, std::size_t width) {
+  std::string text =
+      "\nThe most that fits, its best plan, and the GiB of one more that do not fit\n";
   TextTable table({"GPUs", "layers", "billion", "sequences", "t", "c", "p", "v", "recompute",
                    "persist", "buffers", "swap", "checkpoint", "tokens/s", "GPU GiB", "host GiB",
-                   "limit", "GiB short"});
+                   "limit", "short"});
   for (const RankPoint& point : report.points) {
     const Maximum& most = *point.maximum;
     const bool layers = most.of == Maximize::kLayers;
@@ -245,23 +255,23 @@ std::string MaximaText(const Ranking& report) {
     cells.push_back(most.limit.excess_bytes > 0 ? Gibibytes(most.limit.excess_bytes) : "");
     table.AddRow(std::move(cells));
   }
-  return text + table.ToString();
+  return text + table.ToString(2, width);
 }
 
-std::string PointText(const RankPoint& point) {
-  if (point.maximum && point.maximum->value == 0) return MaximumText(point);
-  std::string text = point.maximum ? MaximumText(point) : "";
+std::string PointText(const RankPoint& point, std::size_t width) {
+  if (point.maximum && point.maximum->value == 0) return MaximumText(point, width);
+  std::string text = point.maximum ? MaximumText(point, width) : "";
   text += StrCat("\n", CountOf(point.gpus, "GPU"), ": ", CountOf(point.plans, "valid plan"), ", ",
                  Count(point.replays), " replayed; ", GapText(point), "\n");
-  if (!point.ranking.empty()) text += RankingText(point);
-  return text + LosersText(point);
+  if (!point.ranking.empty()) text += RankingText(point, width);
+  return text + LosersText(point, width);
 }
 
-std::string SweepText(const Ranking& report) {
+std::string SweepText(const Ranking& report, std::size_t width) {
   std::string text =
       "\nBest plan by number of GPUs, and plain data-parallel scaling of the first\n";
   TextTable table({"GPUs", "t", "c", "p", "d", "v", "B", "recompute", "offload", "tokens/s",
-                   "tokens/s/GPU", "MFU %", "DP GPUs", "DP tokens/s", "gain %"});
+                   "per GPU", "MFU %", "DP GPUs", "DP tokens/s", "gain %"});
   double largest_gap = 0;
   for (const RankPoint& point : report.points) {
     if (point.ranking.empty()) {
@@ -284,7 +294,7 @@ std::string SweepText(const Ranking& report) {
          has_base ? Fixed(100 * (row.TokensPerSecond() / point.data_parallel_tokens_per_s - 1), 1)
                   : "-"});
   }
-  return text + table.ToString() +
+  return text + table.ToString(2, width) +
          (largest_gap <= 0 ? "  Each is proven the best.\n"
                            : StrCat("  Each is at most ", Fixed(100 * largest_gap, 3),
                                     " % from the best of all.\n"));
@@ -341,24 +351,24 @@ const char* Name(Fate fate) {
 
 }  // namespace
 
-std::string ToText(const Ranking& report, bool explain) {
+std::string ToText(const Ranking& report, bool explain, std::size_t width) {
   std::string text;
-  text += Paragraph("model", kLabelWidth, report.model);
-  text += Paragraph("cluster", kLabelWidth, report.cluster);
-  text += Paragraph("memory", kLabelWidth, report.memory);
-  text += Paragraph("search", kLabelWidth, report.space);
+  text += Paragraph("model", kLabelWidth, report.model, width);
+  text += Paragraph("cluster", kLabelWidth, report.cluster, width);
+  text += Paragraph("memory", kLabelWidth, report.memory, width);
+  text += Paragraph("search", kLabelWidth, report.space, width);
   if (report.shards > 1) {
     text += Paragraph("part", kLabelWidth, StrCat(report.shard, " of ", report.shards));
   }
   const bool is_sweep = report.points.size() > 1;
   if (is_sweep) {
-    text += report.points.front().maximum ? MaximaText(report) : SweepText(report);
+    text += report.points.front().maximum ? MaximaText(report, width) : SweepText(report, width);
   } else {
-    for (const RankPoint& point : report.points) text += PointText(point);
+    for (const RankPoint& point : report.points) text += PointText(point, width);
   }
   if (explain) {
     for (const RankPoint& point : report.points) {
-      if (is_sweep) text += PointText(point);
+      if (is_sweep) text += PointText(point, width);
       text += ExplainText(point);
     }
   }

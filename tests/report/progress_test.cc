@@ -15,6 +15,8 @@ TEST(ProgressTest, LineShowsStepWhatAndTimeWithinTheWidth) {
             "[============>           ] 3/4 replaying  65 s");
   EXPECT_EQ(ProgressLine(9, 4, "done", 2, 80), "[========================] 4/4 done  2 s");
   EXPECT_EQ(ProgressLine(2, 4, "replaying", 65, 20).size(), 20u);
+  EXPECT_EQ(ProgressLine(2, 4, "a plan", 65, 80, /*counts=*/false),
+            "[============>           ] a plan  65 s");
 }
 
 TEST(ProgressTest, ShortWorkDrawsNothing) {

@@ -1,0 +1,38 @@
+#include "sim/report/text_table.h"
+
+#include <gtest/gtest.h>
+
+namespace twinstep {
+namespace {
+
+TEST(TextTableTest, ColumnsBeyondTheWidthFollowBelow) {
+  TextTable table({"plan", "seconds", "none", "bytes", "why"});
+  table.AlignLeft(4);
+  table.AddRow({"1", "0.5", "", "100", "fits"});
+  table.AddRow({"2", "12.5", "", "7", "too long"});
+  EXPECT_EQ(table.ToString(),
+            "  plan  seconds  bytes  why\n"
+            "  1         0.5    100  fits\n"
+            "  2        12.5      7  too long\n");
+  EXPECT_EQ(table.ToString(2, 32), table.ToString());
+  EXPECT_EQ(table.ToString(2, 31),
+            "  plan  seconds  bytes\n"
+            "  1         0.5    100\n"
+            "  2        12.5      7\n"
+            "  plan  why\n"
+            "  1     fits\n"
+            "  2     too long\n");
+  // A column is never cut.
+  EXPECT_EQ(table.ToString(0, 1),
+            "plan  seconds\n1         0.5\n2        12.5\n"
+            "plan  bytes\n1       100\n2         7\n"
+            "plan  why\n1     fits\n2     too long\n");
+}
+
+TEST(TextTableTest, ParagraphsKeepTheirWidthAndTheirPercentSigns) {
+  EXPECT_EQ(Paragraph("why", 5, "at least 99.9 % of it", 19), "why  at least\n     99.9 % of it\n");
+  EXPECT_EQ(Paragraph("", 0, "a 5 %", 80), "a 5 %\n");
+}
+
+}  // namespace
+}  // namespace twinstep
