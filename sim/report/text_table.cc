@@ -58,16 +58,14 @@ std::string Paragraph(std::string_view label, std::size_t label_width, std::stri
   const std::string printable = Printable(text);
   text = printable;
   std::string line(label);
-  if (!label.empty()) line.resize(std::max(label_width, label.size() + 1), ' ');
+  line.resize(label.empty() ? label_width : std::max(label_width, label.size() + 1), ' ');
   std::string result;
   bool line_has_word = false;
   while (!text.empty()) {
-<<<<<<< HEAD
-    const std::size_t space = std::min(text.find_first_of(" \n"), text.size());
-=======
-    std::size_t space = std::min(text.find(' '), text.size());
-    if (text.substr(space, 2) == " %") space = std::min(text.find(' ', space + 1), text.size());
->>>>>>> 636c544 (rank: what a space does not have is refused; tables and paragraphs fit narrow terminals; progress says what is done)
+    std::size_t space = std::min(text.find_first_of(" \n"), text.size());
+    if (text.substr(space, 2) == " %") {
+      space = std::min(text.find_first_of(" \n", space + 1), text.size());
+    }
     const std::string_view word = text.substr(0, space);
     text.remove_prefix(std::min(space + 1, text.size()));
     if (word.empty()) continue;

@@ -32,8 +32,8 @@ class TextTable {
   std::vector<std::size_t> left_;
 };
 
-// `text` behind `label` (padded to `label_width`), broken between words; further lines are indented
-// to `label_width`. Ends with a newline. No line begins with "%".
+// `text` behind `label` (padded to `label_width`), broken between words; further lines, and without
+// a label the first, are indented to `label_width`. Ends with a newline. No line begins with "%".
 std::string Paragraph(std::string_view label, std::size_t label_width, std::string_view text,
                       std::size_t width = kReportWidth);
 

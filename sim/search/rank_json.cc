@@ -1,5 +1,6 @@
 #include "sim/search/rank_json.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "sim/plan/plan_names.h"
@@ -248,8 +249,9 @@ Result<Ranking> ReadRankJson(const std::string& path) {
     for (const ordered_json& point : json.at("points")) report.points.push_back(PointFrom(point));
     return report;
   } catch (const ordered_json::exception& error) {
-    return Error{.message =
-                     StrCat(path, ": this is no report of `twinstep rank --json`: ", error.what())};
+    const std::string what = error.what();  // "[json.exception...] what"
+    return Error{.message = StrCat(path, ": this is no report of `twinstep rank --json`: ",
+                                   what.substr(std::min(what.size(), what.find("] ") + 2)))};
   }
 }
 

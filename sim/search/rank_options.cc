@@ -87,7 +87,7 @@ const std::vector<OptionGroup>& Groups() {
        {{"gap", "X",
          "how far from the optimum the answer may be; 0: proven to be the best (default: 0.001)"},
         {"time-limit", "S", "stop after so many seconds and say which gap is certified"},
-        {"top", "K", "best plans to show (default: 5)"},
+        {"top", "K", "of the plans that are replayed, the best to show (default: 5)"},
         {"threads", "N", "(default: as the machine has); the answer does not depend on it"},
         {"shard", "I/N", "search the I-th of N parts; `twinstep merge` joins their --json files"}}},
       {"Output",
@@ -289,7 +289,14 @@ Status CheckBatch(const Options& options, const RankProblem& problem) {
   if (problem.axes.global_batch.size() > 1) {
     return OptionError("global-batch", "--maximize is for one batch");
   }
-  if (problem.maximize == Maximize::kLayers) return Unit{};
+  if (problem.maximize == Maximize::kLayers) {
+    for (const Option& option : options.given()) {
+      if (option.name == "set" && option.value.starts_with("layers=")) {
+        return OptionError("maximize", "layers finds the layers: give no --set layers");
+      }
+    }
+    return Unit{};
+  }
   if (problem.pipelines) {
     return OptionError("maximize",
                        "batch is for --space chunks: a pipeline takes any, in more micro-batches");

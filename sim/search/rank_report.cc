@@ -148,7 +148,7 @@ Result<RankPoint> MakePoint(const SimulateInput& input, std::int64_t gpus, const
 }
 
 Result<Ranking> Merge(std::vector<Ranking> parts) {
-  if (parts.empty()) return Error{.message = "merge: no parts"};
+  if (parts.empty()) return Error{.message = "no parts: give each with --part"};
   std::sort(parts.begin(), parts.end(),
             [](const Ranking& a, const Ranking& b) { return a.shard < b.shard; });
   Ranking merged = std::move(parts.front());
@@ -159,11 +159,11 @@ Result<Ranking> Merge(std::vector<Ranking> parts) {
     if (part.fingerprint != merged.fingerprint || part.shards != shards ||
         part.points.size() != merged.points.size()) {
       return Error{.message =
-                       StrCat("merge: part ", part.shard, "/", part.shards,
+                       StrCat("part ", part.shard, "/", part.shards,
                               " is of another search than part ", merged.shard, "/", shards)};
     }
     if (!seen.insert(part.shard).second) {
-      return Error{.message = StrCat("merge: part ", part.shard, "/", shards, " is given twice")};
+      return Error{.message = StrCat("part ", part.shard, "/", shards, " is given twice")};
     }
     for (std::size_t j = 0; j < part.points.size(); ++j) {
       Add(part.points[j], &merged.points[j]);
@@ -171,7 +171,7 @@ Result<Ranking> Merge(std::vector<Ranking> parts) {
   }
   for (std::int64_t shard = 1; shard <= shards; ++shard) {
     if (!seen.contains(shard)) {
-      return Error{.message = StrCat("merge: part ", shard, "/", shards, " is missing")};
+      return Error{.message = StrCat("part ", shard, "/", shards, " is missing")};
     }
   }
   merged.shard = merged.shards = 1;

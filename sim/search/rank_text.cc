@@ -113,8 +113,11 @@ std::string RankingText(const RankPoint& point, std::size_t width) {
   }
   std::string text = table.ToString(2, width);
 
-  text += StrCat("\n  Where their time goes, in ", unit.name,
-                 " of the mean rank; from the second on what differs from the first\n");
+  text += "\n" + Paragraph("", 2,
+                           StrCat("Where their time goes, in ", unit.name,
+                                  " of the mean rank; from the second on what differs from the "
+                                  "first"),
+                           width);
   std::vector<std::string> titles = {""};
   for (int i = 0; i < kTimeClassCount; ++i) {
     titles.push_back(ShortLabel(static_cast<TimeClass>(i)));
@@ -192,12 +195,12 @@ std::string PoolsText(const RankRow& row) {
 std::string MaximumText(const RankPoint& point, std::size_t width) {
   const Maximum& most = *point.maximum;
   const bool layers = most.of == Maximize::kLayers;
-  std::string text = StrCat("\n", CountOf(point.gpus, "GPU"), ": ");
+  std::string text = StrCat("\n", CountOf(point.gpus, "GPU"), ":");
   if (most.value == 0) {
     return Paragraph(text, 4, StrCat("not even ", ValueText(most, 1), ": ", most.limit.message),
                      width);
   }
-  text += StrCat("at most ", ValueText(most, most.value));
+  text += StrCat(" at most ", ValueText(most, most.value));
   if (layers) text += StrCat(", ", BillionParameters(most), " B parameters");
   text += "\n" + Paragraph("  limit", kLabelWidth, LimitText(most), width);
   if (layers) {
@@ -261,8 +264,11 @@ std::string MaximaText(const Ranking& report, std::size_t width) {
 std::string PointText(const RankPoint& point, std::size_t width) {
   if (point.maximum && point.maximum->value == 0) return MaximumText(point, width);
   std::string text = point.maximum ? MaximumText(point, width) : "";
-  text += StrCat("\n", CountOf(point.gpus, "GPU"), ": ", CountOf(point.plans, "valid plan"), ", ",
-                 Count(point.replays), " replayed; ", GapText(point), "\n");
+  text +=
+      "\n" + Paragraph("", 0,
+                       StrCat(CountOf(point.gpus, "GPU"), ": ", CountOf(point.plans, "valid plan"),
+                              ", ", Count(point.replays), " replayed; ", GapText(point)),
+                       width);
   if (!point.ranking.empty()) text += RankingText(point, width);
   return text + LosersText(point, width);
 }

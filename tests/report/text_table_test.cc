@@ -32,6 +32,7 @@ TEST(TextTableTest, ColumnsBeyondTheWidthFollowBelow) {
 TEST(TextTableTest, ParagraphsKeepTheirWidthAndTheirPercentSigns) {
   EXPECT_EQ(Paragraph("why", 5, "at least 99.9 % of it", 19), "why  at least\n     99.9 % of it\n");
   EXPECT_EQ(Paragraph("", 0, "a 5 %", 80), "a 5 %\n");
+  EXPECT_EQ(Paragraph("", 2, "two words", 6), "  two\n  words\n");
 }
 
 }  // namespace

@@ -220,6 +220,8 @@ TEST(RankCommandTest, ErrorsNameTheOption) {
   EXPECT_THAT(error("--zero 4"), HasSubstr("--zero: 4 is more than 3"));
   EXPECT_THAT(error("--space chunk"), HasSubstr("--space"));
   EXPECT_THAT(error("--persist 1"), HasSubstr("--persist: is for --space chunks"));
+  EXPECT_THAT(error("--maximize layers --set layers=2"), HasSubstr("give no --set layers"));
+  EXPECT_THAT(error("--csv /no/such/folder/x.csv"), HasSubstr("no folder '/no/such/folder'"));
   for (const char* option : {"--tp 2", "--micro-batch 2", "--recompute full", "--zero 3"}) {
     EXPECT_THAT(error(std::string("--space chunks ") + option),
                 HasSubstr("is for --space pipeline and all"));
