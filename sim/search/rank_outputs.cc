@@ -3,7 +3,6 @@
 #include <google/protobuf/text_format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <string>
@@ -23,11 +22,9 @@
 namespace twinstep {
 namespace {
 
-// As wide as reports are, but not wider than the terminal.
-std::size_t ReportWidth(const std::ostream& out) {
-  constexpr std::size_t kLeast = 40;
-  if (&out != &std::cout) return kReportWidth;
-  return std::clamp(TerminalWidth(STDOUT_FILENO, kReportWidth), kLeast, kReportWidth);
+// Of tables: the terminal's, and any in a file.
+std::size_t TableWidth(const std::ostream& out) {
+  return &out == &std::cout ? TerminalWidth(STDOUT_FILENO, 0) : 0;
 }
 
 // "plan-256-1.textproto": the best of 256 GPUs.
@@ -76,6 +73,14 @@ Status CheckRankOutputs(const Options& options, bool is_sweep) {
   if (options.Has("explain") && options.Get("json") == "-") {
     return Error{.message = "--explain goes to standard output, as --json - does"};
   }
+  std::vector<std::string> inputs;
+  for (const Option& option : options.given()) {
+    for (const char* input : {"part", "model", "cluster", "plan", "profile", "framework"}) {
+      if (option.name == input) inputs.push_back(option.value);
+    }
+  }
+  const Status files = CheckOutputFiles(inputs, options, {"json", "csv", "plot"});
+  if (!files.ok()) return files;
   for (const char* name : {"json", "csv", "plot"}) {
     const std::filesystem::path folder =
         std::filesystem::path(options.Get(name).value_or("-")).parent_path();
@@ -93,7 +98,7 @@ Status WriteRankOutputs(const Options& options, const Ranking& report, std::ostr
   if (json == "-") {
     out << JsonText(ToJson(report));
   } else {
-    out << ToText(report, options.Has("explain"), ReportWidth(out));
+    out << ToText(report, options.Has("explain"), TableWidth(out));
     if (json) {
       if (Status status = WriteTextFile(*json, JsonText(ToJson(report))); !status.ok())
         return status;

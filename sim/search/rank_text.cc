@@ -39,6 +39,11 @@ std::string GapText(const RankPoint& point) {
   return text;
 }
 
+// Of text, where tables may be `width` wide; 0 = any width.
+std::size_t LineWidth(std::size_t width) {
+  return width == 0 ? kReportWidth : std::min(width, kReportWidth);
+}
+
 // Of a column.
 std::string ShortLabel(TimeClass of) {
   if (of == TimeClass::kRecompute) return "recomp.";
@@ -117,7 +122,7 @@ std::string RankingText(const RankPoint& point, std::size_t width) {
                            StrCat("Where their time goes, in ", unit.name,
                                   " of the mean rank; from the second on what differs from the "
                                   "first"),
-                           width);
+                           LineWidth(width));
   std::vector<std::string> titles = {""};
   for (int i = 0; i < kTimeClassCount; ++i) {
     titles.push_back(ShortLabel(static_cast<TimeClass>(i)));
@@ -147,8 +152,9 @@ std::string RankingText(const RankPoint& point, std::size_t width) {
 std::string LosersText(const RankPoint& point, std::size_t width) {
   std::string text;
   const auto line = [&](const std::string& what, std::int64_t plans, const std::string& why) {
-    text += Paragraph(
-        "  ", 4, StrCat(Count(plans), plans == 1 ? " plan, " : " plans, ", what, ": ", why), width);
+    text += Paragraph("  ", 4,
+                      StrCat(Count(plans), plans == 1 ? " plan, " : " plans, ", what, ": ", why),
+                      LineWidth(width));
   };
   const std::int64_t others = point.replays - static_cast<std::int64_t>(point.ranking.size());
   if (point.bounded.plans > 0) {
@@ -198,19 +204,20 @@ std::string MaximumText(const RankPoint& point, std::size_t width) {
   std::string text = StrCat("\n", CountOf(point.gpus, "GPU"), ":");
   if (most.value == 0) {
     return Paragraph(text, 4, StrCat("not even ", ValueText(most, 1), ": ", most.limit.message),
-                     width);
+                     LineWidth(width));
   }
   text += StrCat(" at most ", ValueText(most, most.value));
   if (layers) text += StrCat(", ", BillionParameters(most), " B parameters");
-  text += "\n" + Paragraph("  limit", kLabelWidth, LimitText(most), width);
+  text += "\n" + Paragraph("  limit", kLabelWidth, LimitText(most), LineWidth(width));
   if (layers) {
     text += Paragraph(
         "  bound", kLabelWidth,
         StrCat("all memory together has room for the states of ", CountOf(most.bound, "layer")),
-        width);
+        LineWidth(width));
   }
   if (!point.ranking.empty()) {
-    text += Paragraph("  best plan", kLabelWidth, PoolsText(point.ranking.front()), width);
+    text +=
+        Paragraph("  best plan", kLabelWidth, PoolsText(point.ranking.front()), LineWidth(width));
   }
   return text;
 }
@@ -268,7 +275,7 @@ std::string PointText(const RankPoint& point, std::size_t width) {
       "\n" + Paragraph("", 0,
                        StrCat(CountOf(point.gpus, "GPU"), ": ", CountOf(point.plans, "valid plan"),
                               ", ", Count(point.replays), " replayed; ", GapText(point)),
-                       width);
+                       LineWidth(width));
   if (!point.ranking.empty()) text += RankingText(point, width);
   return text + LosersText(point, width);
 }
@@ -359,10 +366,10 @@ const char* Name(Fate fate) {
 
 std::string ToText(const Ranking& report, bool explain, std::size_t width) {
   std::string text;
-  text += Paragraph("model", kLabelWidth, report.model, width);
-  text += Paragraph("cluster", kLabelWidth, report.cluster, width);
-  text += Paragraph("memory", kLabelWidth, report.memory, width);
-  text += Paragraph("search", kLabelWidth, report.space, width);
+  text += Paragraph("model", kLabelWidth, report.model, LineWidth(width));
+  text += Paragraph("cluster", kLabelWidth, report.cluster, LineWidth(width));
+  text += Paragraph("memory", kLabelWidth, report.memory, LineWidth(width));
+  text += Paragraph("search", kLabelWidth, report.space, LineWidth(width));
   if (report.shards > 1) {
     text += Paragraph("part", kLabelWidth, StrCat(report.shard, " of ", report.shards));
   }

@@ -5,14 +5,13 @@
 #include <string>
 
 #include "sim/report/svg_chart.h"
-#include "sim/report/text_table.h"
 #include "sim/search/rank_report.h"
 
 namespace twinstep {
 
-// `explain`: with a line for every plan of RankPoint::all. Other lines have at most `width`
-// columns, where a word or a table's column is no longer.
-std::string ToText(const Ranking& report, bool explain, std::size_t width = kReportWidth);
+// `explain`: with a line for every plan of RankPoint::all. Tables are at most `width` wide, where
+// no two of their columns are wider; 0 = any width.
+std::string ToText(const Ranking& report, bool explain, std::size_t width = 0);
 
 // Every plan of RankPoint::all, with a header line.
 std::string ToCsv(const Ranking& report);
