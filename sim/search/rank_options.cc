@@ -61,7 +61,8 @@ const std::vector<OptionGroup>& Groups() {
          "is for unfused attention)"}}},
       {"Choices that are fixed unless several are given, with commas between",
        {Reads({"plan", "FILE", "a plan whose fields are kept, sizes too (sim/plan/plan.proto)"}),
-        {"micro-batch", "LIST", "sequences of a micro-batch (default: 1)"},
+        {"micro-batch", "LIST",
+         "sequences of a micro-batch (default: 1; of --space chunks: all of a GPU)"},
         {"zero", "LIST", "ZeRO stages (default: 1)"},
         {"tp-overlap", "WORDS", "none, chunked (default: none)"},
         {"dp-overlap", "WORDS", "off, on (default: off)"},
@@ -317,10 +318,13 @@ Status CheckSpace(const Options& options, const RankProblem& problem) {
   }
   if (!problem.pipelines) {
     for (const char* name :
-         {"rules", "tp", "cp", "pp", "virtual-stages", "recompute", "micro-batch", "zero",
-          "tp-overlap", "dp-overlap", "rank-order", "schedule", "layers-per-stage",
-          "sequence-parallel", "offload-ratio", "gpu-memory-budget"}) {
+         {"rules", "tp", "cp", "pp", "virtual-stages", "recompute", "zero", "tp-overlap",
+          "dp-overlap", "rank-order", "schedule", "layers-per-stage", "sequence-parallel",
+          "offload-ratio", "gpu-memory-budget"}) {
       if (options.Has(name)) return OptionError(name, "is for --space pipeline and all");
+    }
+    if (problem.axes.micro_batch.size() > 1) {
+      return OptionError("micro-batch", "several are for --space pipeline and all");
     }
   }
   return Unit{};
@@ -425,6 +429,9 @@ Result<RankProblem> ReadRankProblem(const Options& options) {
   if (const Status batch = CheckBatch(options, problem); !batch.ok()) return batch.error();
   if (const Status space = CheckSpace(options, problem); !space.ok()) return space.error();
   problem.chunk_axes.global_batch = problem.axes.global_batch;
+  if (!problem.pipelines && !problem.axes.micro_batch.empty()) {
+    problem.input.plan.set_micro_batch(problem.axes.micro_batch.front());
+  }
   problem.space = SpaceText(options);
   return problem;
 }

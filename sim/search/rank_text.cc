@@ -55,10 +55,12 @@ std::string ShortLabel(TimeClass of) {
 std::string RankingText(const RankPoint& point, std::size_t width) {
   double longest_s = 0;
   bool several_sequences = false;  // In a micro-batch.
+  bool several_batches = false;
   bool all_chunks = true;
   for (const RankRow& row : point.ranking) {
     longest_s = std::max(longest_s, *row.iteration_s);
     several_sequences |= row.plan.b > 1;
+    several_batches |= row.plan.global_batch != point.ranking.front().plan.global_batch;
     all_chunks &= row.plan.chunks.enabled;
   }
   const TableUnit unit = SecondsUnit(longest_s);
@@ -72,6 +74,7 @@ std::string RankingText(const RankPoint& point, std::size_t width) {
                    "l",
                    "m",
                    "b",
+                   "B",
                    "persist",
                    "buffers",
                    "swap",
@@ -102,6 +105,7 @@ std::string RankingText(const RankPoint& point, std::size_t width) {
                   of_pipeline(x.l),
                   StrCat(x.m),
                   several_sequences ? StrCat(x.b) : "",
+                  several_batches ? Count(x.global_batch) : "",
                   of_chunks(x.chunks.persistent),
                   of_chunks(x.chunks.buffers),
                   of_chunks(CountBlocks(x, BLOCK_SWAP)),

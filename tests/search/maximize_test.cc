@@ -116,7 +116,7 @@ TEST(MaximizeTest, Reports) {
   EXPECT_THAT(one.out, HasSubstr("at most 36 layers, 29.40 B parameters"));
   EXPECT_THAT(one.out, HasSubstr("37 layers do not fit"));
   EXPECT_THAT(one.out, HasSubstr("of it pinned"));
-  EXPECT_THAT(Rank(problem + "--gpus 1,4").out, HasSubstr("GiB short"));
+  EXPECT_THAT(Rank(problem + "--gpus 1,4").out, HasSubstr("limit  short"));
   const auto json = nlohmann::json::parse(Rank(problem + "--gpus 1 --json -").out);
   const auto& maximum = json["points"][0]["maximum"];
   EXPECT_EQ(maximum["layers"], 36);

@@ -223,9 +223,9 @@ TEST(RankCommandTest, ErrorsNameTheOption) {
   EXPECT_THAT(error("--maximize layers --set layers=2"), HasSubstr("give no --set layers"));
   EXPECT_THAT(error("--csv x.out --json x.out"), HasSubstr("x.out is the file of --json, too"));
   EXPECT_THAT(error("--csv /no/such/folder/x.csv"), HasSubstr("no folder '/no/such/folder'"));
-  for (const char* option : {"--tp 2", "--micro-batch 2", "--recompute full", "--zero 3"}) {
+  for (const char* option : {"--tp 2", "--micro-batch 1,2", "--recompute full", "--zero 3"}) {
     EXPECT_THAT(error(std::string("--space chunks ") + option),
-                HasSubstr("is for --space pipeline and all"));
+                HasSubstr("for --space pipeline and all"));
   }
   EXPECT_THAT(Rank("--model tiny-llama --cluster h800").err,
               HasSubstr("--global-batch is missing"));
