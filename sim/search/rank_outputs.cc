@@ -73,22 +73,6 @@ Status CheckRankOutputs(const Options& options, bool is_sweep) {
   if (options.Has("explain") && options.Get("json") == "-") {
     return Error{.message = "--explain goes to standard output, as --json - does"};
   }
-  std::vector<std::string> inputs;
-  for (const Option& option : options.given()) {
-    for (const char* input : {"part", "model", "cluster", "plan", "profile", "framework"}) {
-      if (option.name == input) inputs.push_back(option.value);
-    }
-  }
-  const Status files = CheckOutputFiles(inputs, options, {"json", "csv", "plot"});
-  if (!files.ok()) return files;
-  for (const char* name : {"json", "csv", "plot"}) {
-    const std::filesystem::path folder =
-        std::filesystem::path(options.Get(name).value_or("-")).parent_path();
-    std::error_code error;
-    if (!folder.empty() && !std::filesystem::is_directory(folder, error)) {
-      return Error{.message = StrCat("--", name, ": there is no folder '", folder.string(), "'")};
-    }
-  }
   const auto plans = options.Get("plans");
   return plans ? CheckOutputFiles(options, {}, EarlierPlans(*plans)) : Status(Unit{});
 }
