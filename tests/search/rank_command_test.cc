@@ -221,7 +221,7 @@ TEST(RankCommandTest, ErrorsNameTheOption) {
   EXPECT_THAT(error("--space chunk"), HasSubstr("--space"));
   EXPECT_THAT(error("--persist 1"), HasSubstr("--persist: is for --space chunks"));
   EXPECT_THAT(error("--maximize layers --set layers=2"), HasSubstr("give no --set layers"));
-  EXPECT_THAT(error("--csv x.out --json x.out"), HasSubstr("x.out is the file of --json, too"));
+  EXPECT_THAT(error("--csv x.out --json x.out"), HasSubstr("x.out is the file of --csv, too"));
   EXPECT_THAT(error("--csv /no/such/folder/x.csv"), HasSubstr("--csv: /no/such/folder/x.csv"));
   for (const char* option : {"--tp 2", "--micro-batch 1,2", "--recompute full", "--zero 3"}) {
     EXPECT_THAT(error(std::string("--space chunks ") + option),
