@@ -390,9 +390,9 @@ TEST(SimulateCommandTest, TwoOutputsCannotHaveOnePath) {
   };
   for (const auto& [arguments, message] :
        std::vector<std::pair<std::vector<std::string>, std::string>>{
-           {{"--json", path, "--trace", path}, "--json and --trace both write "},
-           {{"--json", path, "--dot", other_spelling}, "--json and --dot both write "},
-           {{"--dot", path, "--trace", path}, "--trace and --dot both write "}}) {
+           {{"--json", path, "--trace", path}, "is the file of --json, too"},
+           {{"--json", path, "--dot", other_spelling}, "is the file of --json, too"},
+           {{"--dot", path, "--trace", path}, "is the file of --dot, too"}}) {
     const Answer answer = call(arguments);
     EXPECT_EQ(answer.code, 2);
     EXPECT_THAT(answer.err, HasSubstr(message));
