@@ -6,6 +6,7 @@
 
 #include "sim/evaluate/evaluation_report.h"
 #include "sim/format.h"
+#include "sim/report/markup.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -17,26 +18,6 @@ constexpr double kHalf = 4;
 // Colours that colour-blind readers tell apart (Okabe and Ito).
 constexpr std::array kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                  "#e69f00", "#56b4e9", "#000000", "#f0e442"};
-
-std::string Escaped(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '&':
-        escaped += "&amp;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
-}
 
 // Decades that hold all times.
 struct Axis {
@@ -67,35 +48,25 @@ Axis AxisOf(const std::vector<Evaluation>& evaluations) {
   return axis;
 }
 
-std::string Line(double x1, double y1, double x2, double y2, const char* style) {
-  return StrCat("<line x1=\"", Fixed(x1, 1), "\" y1=\"", Fixed(y1, 1), "\" x2=\"", Fixed(x2, 1),
-                "\" y2=\"", Fixed(y2, 1), "\" ", style, "/>\n");
-}
-
-std::string Text(double x, double y, const char* anchor, const std::string& text) {
-  return StrCat("<text x=\"", Fixed(x, 1), "\" y=\"", Fixed(y, 1), "\" text-anchor=\"", anchor,
-                "\">", Escaped(text), "</text>\n");
-}
-
 std::string Frame(const Axis& axis) {
   std::string svg;
   const double least = std::pow(10, axis.least), most = std::pow(10, axis.most);
   for (int decade = axis.least; decade <= axis.most; ++decade) {
     const double seconds = std::pow(10, decade);
     const double x = axis.X(seconds), y = axis.Y(seconds);
-    svg += Line(x, kMargin, x, kSize - kMargin, "stroke=\"#ddd\"");
-    svg += Line(kMargin, y, kSize - kMargin, y, "stroke=\"#ddd\"");
-    svg += Text(x, kSize - kMargin + 18, "middle", Seconds(seconds));
-    svg += Text(kMargin - 6, y + 4, "end", Seconds(seconds));
+    svg += SvgLine(x, kMargin, x, kSize - kMargin, "stroke=\"#ddd\"");
+    svg += SvgLine(kMargin, y, kSize - kMargin, y, "stroke=\"#ddd\"");
+    svg += SvgText(x, kSize - kMargin + 18, "middle", Seconds(seconds));
+    svg += SvgText(kMargin - 6, y + 4, "end", Seconds(seconds));
   }
-  svg += Line(axis.X(least), axis.Y(least), axis.X(most), axis.Y(most), "stroke=\"#333\"");
+  svg += SvgLine(axis.X(least), axis.Y(least), axis.X(most), axis.Y(most), "stroke=\"#333\"");
   for (const double factor : {1.1, 1 / 1.1}) {
     const double from = std::max(least, least / factor), to = std::min(most, most / factor);
-    svg += Line(axis.X(from), axis.Y(from * factor), axis.X(to), axis.Y(to * factor),
-                "stroke=\"#999\" stroke-dasharray=\"4 4\"");
+    svg += SvgLine(axis.X(from), axis.Y(from * factor), axis.X(to), axis.Y(to * factor),
+                   "stroke=\"#999\" stroke-dasharray=\"4 4\"");
   }
-  svg += Text(kSize / 2, kSize - 20, "middle", "measured (dashed: 10 % off)");
-  svg += Text(12, kMargin - 20, "start", "predicted");
+  svg += SvgText(kSize / 2, kSize - 20, "middle", "measured (dashed: 10 % off)");
+  svg += SvgText(12, kMargin - 20, "start", "predicted");
   return svg;
 }
 
@@ -137,9 +108,9 @@ std::string Points(const Evaluation& evaluation, const Axis& axis, const Marker&
     if (measured <= 0) continue;
     svg += Draw(marker, axis.X(measured), axis.Y(predicted), row.counts(),
                 StrCat("<title>",
-                       Escaped(StrCat(evaluation.suite->name(), ": ", row.row->name(),
-                                      ", measured ", Seconds(measured), ", predicted ",
-                                      Seconds(predicted), row.counts() ? "" : ", left out")),
+                       MarkupText(StrCat(evaluation.suite->name(), ": ", row.row->name(),
+                                         ", measured ", Seconds(measured), ", predicted ",
+                                         Seconds(predicted), row.counts() ? "" : ", left out")),
                        "</title>"));
   }
   return svg;
@@ -157,7 +128,7 @@ std::string ToSvg(const std::vector<Evaluation>& evaluations) {
   double y = kMargin;
   const auto legend = [&](const Marker& marker, bool filled, const std::string& label) {
     svg += Draw(marker, kSize - kMargin + 20, y - 4, filled, "");
-    svg += Text(kSize - kMargin + 32, y, "start", label);
+    svg += SvgText(kSize - kMargin + 32, y, "start", label);
     y += 20;
   };
   bool any_left_out = false;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "sim/format.h"
+#include "sim/report/markup.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -17,22 +18,6 @@ constexpr double kLetterWidth = 7.5;  // At most, on average: nothing here knows
 // Distinguishable without colour vision (Okabe and Ito).
 constexpr std::array<const char*, 5> kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                                  "#666666"};
-
-std::string Escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&') {
-      out += "&amp;";
-    } else if (c == '<') {
-      out += "&lt;";
-    } else if (c == '>') {
-      out += "&gt;";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
 
 std::string Number(double value) { return Fixed(value, 1); }
 
@@ -66,17 +51,6 @@ class Axis {
   double from_, to_, least_ = 0, most_ = 1, step_ = 1;
 };
 
-std::string Text(double x, double y, const char* anchor, const std::string& text,
-                 const char* more = "") {
-  return StrCat("<text x=\"", Number(x), "\" y=\"", Number(y), "\" text-anchor=\"", anchor, "\"",
-                more, ">", Escaped(text), "</text>\n");
-}
-
-std::string Line(double x1, double y1, double x2, double y2, const std::string& style) {
-  return StrCat("<line x1=\"", Number(x1), "\" y1=\"", Number(y1), "\" x2=\"", Number(x2),
-                "\" y2=\"", Number(y2), "\" ", style, "/>\n");
-}
-
 std::string SeriesSvg(const SvgChart::Series& series, const char* colour, const Axis& x,
                       const Axis& y) {
   std::string svg;
@@ -92,10 +66,10 @@ std::string SeriesSvg(const SvgChart::Series& series, const char* colour, const 
   for (const SvgChart::Point& point : series.points) {
     const std::string values = StrCat(x.Label(point.x), ", ", Fixed(point.y, 3));
     svg += StrCat("<circle r=\"4\" fill=\"", colour, "\" cx=\"", Number(x.Place(point.x)),
-                  "\" cy=\"", Number(y.Place(point.y)), "\"><title>", Escaped(series.name), ": ",
-                  Escaped(point.label.empty() ? values : point.label), "</title></circle>\n");
+                  "\" cy=\"", Number(y.Place(point.y)), "\"><title>", MarkupText(series.name), ": ",
+                  MarkupText(point.label.empty() ? values : point.label), "</title></circle>\n");
     if (!point.label.empty()) {
-      svg += Text(x.Place(point.x) + 8, y.Place(point.y) - 8, "start", point.label);
+      svg += SvgText(x.Place(point.x) + 8, y.Place(point.y) - 8, "start", point.label);
     }
   }
   return svg;
@@ -174,19 +148,19 @@ std::string ToSvg(const SvgChart& chart) {
       StrCat("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", Number(kWidth), " ",
              Number(kHeight), "\" font-family=\"sans-serif\" font-size=\"13\">\n",
              "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n");
-  svg += Text(kWidth / 2, 24, "middle", chart.title, " font-size=\"16\"");
+  svg += SvgText(kWidth / 2, 24, "middle", chart.title, " font-size=\"16\"");
   for (const double mark : x.Marks()) {
-    svg += Line(x.Place(mark), kTop, x.Place(mark), kHeight - kBottom, "stroke=\"#dddddd\"");
-    svg += Text(x.Place(mark), kHeight - kBottom + 18, "middle", x.Label(mark));
+    svg += SvgLine(x.Place(mark), kTop, x.Place(mark), kHeight - kBottom, "stroke=\"#dddddd\"");
+    svg += SvgText(x.Place(mark), kHeight - kBottom + 18, "middle", x.Label(mark));
   }
   for (const double mark : y.Marks()) {
-    svg += Line(kLeft, y.Place(mark), kWidth - kRight, y.Place(mark), "stroke=\"#dddddd\"");
-    svg += Text(kLeft - 8, y.Place(mark) + 4, "end", y.Label(mark));
+    svg += SvgLine(kLeft, y.Place(mark), kWidth - kRight, y.Place(mark), "stroke=\"#dddddd\"");
+    svg += SvgText(kLeft - 8, y.Place(mark) + 4, "end", y.Label(mark));
   }
-  svg += Text((kLeft + kWidth - kRight) / 2, kHeight - 16, "middle", chart.x_label);
+  svg += SvgText((kLeft + kWidth - kRight) / 2, kHeight - 16, "middle", chart.x_label);
   svg += StrCat("<text text-anchor=\"middle\" transform=\"translate(20 ",
-                Number((kTop + kHeight - kBottom) / 2), ") rotate(-90)\">", Escaped(chart.y_label),
-                "</text>\n");
+                Number((kTop + kHeight - kBottom) / 2), ") rotate(-90)\">",
+                MarkupText(chart.y_label), "</text>\n");
   const Place legend = LegendPlace(chart, x, y);
   for (std::size_t i = 0; i < chart.series.size(); ++i) {
     const char* colour = kColours[i % kColours.size()];
@@ -194,7 +168,7 @@ std::string ToSvg(const SvgChart& chart) {
     const double at = legend.y + 10 + kLegendLine * static_cast<double>(i);
     svg += StrCat("<rect x=\"", Number(legend.x), "\" y=\"", Number(at - 10),
                   "\" width=\"12\" height=\"12\" fill=\"", colour, "\"/>\n");
-    svg += Text(legend.x + 18, at, "start", chart.series[i].name);
+    svg += SvgText(legend.x + 18, at, "start", chart.series[i].name);
   }
   return svg + "</svg>\n";
 }

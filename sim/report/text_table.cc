@@ -21,7 +21,8 @@ std::string TextTable::ToString(std::size_t indent, std::size_t width) const {
   }
   // By part, the columns behind the first.
   std::vector<std::vector<std::size_t>> parts(1);
-  const std::size_t first_end = indent + std::max(widths[0], titles_[0].size());
+  widths[0] = std::max(widths[0], titles_[0].size());
+  const std::size_t first_end = indent + widths[0];
   std::size_t end = first_end;
   for (std::size_t i = 1; i < titles_.size(); ++i) {
     if (widths[i] == 0) continue;
@@ -33,7 +34,6 @@ std::string TextTable::ToString(std::size_t indent, std::size_t width) const {
     }
     parts.back().push_back(i);
   }
-  widths[0] = std::max(widths[0], titles_[0].size());
   std::string text;
   for (const std::vector<std::size_t>& part : parts) {
     const auto add_line = [&](const std::vector<std::string>& cells) {

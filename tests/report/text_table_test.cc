@@ -29,6 +29,13 @@ TEST(TextTableTest, ColumnsBeyondTheWidthFollowBelow) {
             "plan  why\n1     fits\n2     too long\n");
 }
 
+TEST(TextTableTest, NamesOfForeignFilesDoNotReachTheTerminal) {
+  TextTable table({"name", "at"});
+  table.AddRow({"a\x1b[2J\nb", "\xc2\x9b"});
+  EXPECT_EQ(table.ToString(), "  name     at\n  a?[2J?b   ?\n");
+  EXPECT_EQ(Paragraph("of", 3, "a\x1b[2J b", 80), "of a?[2J b\n");
+}
+
 TEST(TextTableTest, ParagraphsKeepTheirWidthAndTheirPercentSigns) {
   EXPECT_EQ(Paragraph("why", 5, "at least 99.9 % of it", 19), "why  at least\n     99.9 % of it\n");
   EXPECT_EQ(Paragraph("", 0, "a 5 %", 80), "a 5 %\n");

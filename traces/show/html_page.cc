@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "sim/report/markup.h"
 #include "sim/str_cat.h"
 #include "sim/textproto/named_texts.h"
 #include "traces/breakdown.h"
@@ -48,21 +49,6 @@ std::string ScriptText(const ordered_json& json) {
   return safe;
 }
 
-// Plain text as HTML.
-std::string Escaped(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    if (c == '<') {
-      escaped += "&lt;";
-    } else if (c == '&') {
-      escaped += "&amp;";
-    } else {
-      escaped += c;
-    }
-  }
-  return escaped;
-}
-
 // As the page's own field takes them.
 std::string Text(const std::vector<RankRange>& ranges) {
   std::string text;
@@ -75,8 +61,8 @@ std::string Text(const std::vector<RankRange>& ranges) {
 
 std::string ReportElement(const std::string& report) {
   if (report.empty()) return "";
-  return StrCat("<details id=\"report\" open><summary>Comparison</summary>\n<pre>", Escaped(report),
-                "</pre></details>\n");
+  return StrCat("<details id=\"report\" open><summary>Comparison</summary>\n<pre>",
+                MarkupText(report), "</pre></details>\n");
 }
 
 // What tells two files apart: without their folders, if that does.
