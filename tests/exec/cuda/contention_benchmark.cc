@@ -32,6 +32,7 @@
 #include "sim/lower/lower.h"
 #include "sim/plan/plan.pb.h"
 #include "sim/plan/resolved_plan.h"
+#include "tests/exec/cuda/value_or_die.h"
 
 namespace twinstep {
 namespace {
@@ -58,15 +59,6 @@ const std::vector<Mixture> kMixtures{
     {"all-reduce, copies both ways", {kUp, kDown, kReduce}},
     {"all-gather, CPU Adam, copies both ways", {kUp, kDown, kAdam, kGather}},
 };
-
-template <typename T>
-T ValueOrDie(Result<T> result) {
-  if (!result.ok()) {
-    std::fprintf(stderr, "%s\n", result.error().message.c_str());
-    std::exit(static_cast<int>(result.error().code));
-  }
-  return std::move(result).value();
-}
 
 Part PartOf(const TaskGraph& graph, TaskId id) {
   switch (graph.shapes[graph.tasks[id].shape].op) {

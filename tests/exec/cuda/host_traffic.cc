@@ -10,12 +10,12 @@
 #include <optional>
 #include <stop_token>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "exec/cuda/host_worker.h"
 #include "exec/cuda/memory.h"
 #include "exec/profile/machine.h"
+#include "tests/exec/cuda/value_or_die.h"
 
 namespace twinstep {
 namespace {
@@ -27,15 +27,6 @@ void Check(cudaError_t code) {
   if (code == cudaSuccess) return;
   std::fprintf(stderr, "link: %s\n", cudaGetErrorString(code));
   std::exit(3);
-}
-
-template <typename T>
-T ValueOrDie(Result<T> result) {
-  if (!result.ok()) {
-    std::fprintf(stderr, "link: %s\n", result.error().message.c_str());
-    std::exit(3);
-  }
-  return std::move(result).value();
 }
 
 constexpr std::int64_t kMostElements = std::int64_t{1} << 26;  // Of Adam.

@@ -37,21 +37,13 @@
 #include "sim/plan/resolved_plan.h"
 #include "tests/exec/cuda/has_gpu.h"
 #include "tests/exec/cuda/host_traffic.h"
+#include "tests/exec/cuda/value_or_die.h"
 
 namespace twinstep {
 namespace {
 
 constexpr double kPeakFlopsPerSecond = 989e12;  // Dense bf16 of an H200.
 constexpr double kGib = 1 << 30;
-
-template <typename T>
-T ValueOrDie(Result<T> result) {
-  if (!result.ok()) {
-    std::fprintf(stderr, "%s\n", result.error().message.c_str());
-    std::exit(static_cast<int>(result.error().code));
-  }
-  return std::move(result).value();
-}
 
 template <typename Message>
 Message ReadOrDie(const std::string& text, const char* what) {
