@@ -50,6 +50,11 @@ Error Gone(std::string message) {
   return {.code = ExitCode::kNo, .message = std::move(message), .rule = "processes"};
 }
 
+Error Ended(const ProcessPlace& place, std::size_t other) {
+  return Gone(
+      StrCat("process ", place.rank, ": process ", other, " has ended; what it wrote may say why"));
+}
+
 Error Failed(const std::string& what) {
   return {.code = ExitCode::kInternal,
           .message = StrCat(what, ": ", std::strerror(errno)),
@@ -342,28 +347,22 @@ Status Processes::CheckAlive() const {
   }
   if (poll(polled.data(), polled.size(), 0) <= 0) return Unit{};
   for (std::size_t rank = 0; rank < polled.size(); ++rank) {
-    if (polled[rank].revents == 0) continue;
-    return Gone(StrCat("process ", place_.rank, ": process ", rank,
-                       " has ended; what it wrote may say why"));
+    if (polled[rank].revents != 0) return Ended(place_, rank);
   }
   return Unit{};
 }
 
 Result<std::vector<std::byte>> Processes::ShareFirst(std::span<const std::byte> bytes) const {
-  const auto gone = [&](std::size_t rank) {
-    return Gone(StrCat("process ", place_.rank, ": process ", rank,
-                       " has ended; what it wrote may say why"));
-  };
   constexpr std::byte kHere{1};
   std::uint64_t size = bytes.size();
   if (place_.rank != 0) {
     std::vector<std::byte> shared;
     if (!Send(sockets_[0], BytesOf(kHere), {}) ||
         !Receive(sockets_[0], WritableBytesOf(size), {})) {
-      return gone(0);
+      return Ended(place_, 0);
     }
     shared.resize(size);
-    if (!Receive(sockets_[0], shared, {})) return gone(0);
+    if (!Receive(sockets_[0], shared, {})) return Ended(place_, 0);
     return shared;
   }
   // In the order in which they come, so that the end of any is seen.
@@ -376,14 +375,14 @@ Result<std::vector<std::byte>> Processes::ShareFirst(std::span<const std::byte> 
     for (std::size_t rank = 1; rank < waiting.size(); ++rank) {
       if (waiting[rank].fd < 0 || waiting[rank].revents == 0) continue;
       std::byte here{};
-      if (!Receive(waiting[rank].fd, WritableBytesOf(here), {})) return gone(rank);
+      if (!Receive(waiting[rank].fd, WritableBytesOf(here), {})) return Ended(place_, rank);
       waiting[rank].fd = -1;
       --left;
     }
   }
   for (std::size_t rank = 1; rank < sockets_.size(); ++rank) {
     if (!Send(sockets_[rank], BytesOf(size), {}) || !Send(sockets_[rank], bytes, {})) {
-      return gone(rank);
+      return Ended(place_, rank);
     }
   }
   return std::vector<std::byte>(bytes.begin(), bytes.end());

@@ -200,7 +200,7 @@ TEST(ProcessesTest, WhoDoesNotComeIsMissed) {
 TEST(ProcessesTest, StrangersAreSentAway) {
   const ProcessPlace first = Place(0, 2, 5), second = Place(1, 2, 5);
   std::jthread stranger([&] {
-    // Of another training, of the same rank twice, and of none.
+    // Of another training.
     const ProcessPlace other{.rank = 1, .size = 7, .address = second.address, .port = second.port};
     EXPECT_FALSE(Processes::Join(other, 1).ok());
     const auto joined = Processes::Join(second, 20);
