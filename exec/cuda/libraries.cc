@@ -32,7 +32,9 @@ class SharedObject {
     if (*function == nullptr && missing_.empty()) missing_ = symbol;
   }
 
-  Status status() const {
+  // `functions` if all were found.
+  template <typename Functions>
+  Result<Functions> Checked(const Functions& functions) const {
     if (handle_ == nullptr) {
       return Error{.code = ExitCode::kNo,
                    .message = StrCat("the CUDA backend needs ", name_,
@@ -42,7 +44,7 @@ class SharedObject {
                                      "/lib64; set LD_LIBRARY_PATH or CUDA_HOME"),
                    .rule = "cuda-library"};
     }
-    if (missing_.empty()) return Unit{};
+    if (missing_.empty()) return functions;
     return Error{.code = ExitCode::kNo,
                  .message = StrCat(name_, " has no ", missing_, ": another version is needed"),
                  .rule = "cuda-library"};
@@ -55,101 +57,92 @@ class SharedObject {
   void* handle_ = nullptr;
 };
 
-struct LoadedCublasLt {
+Result<CublasLt> FindCublasLt() {
+  SharedObject object("libcublasLt.so.13");
   CublasLt functions;
-  Status status = Unit{};
+  object.Find("cublasLtCreate", &functions.Create);
+  object.Find("cublasLtDestroy", &functions.Destroy);
+  object.Find("cublasLtMatmul", &functions.Matmul);
+  object.Find("cublasLtMatmulAlgoGetHeuristic", &functions.GetHeuristic);
+  object.Find("cublasLtMatmulDescCreate", &functions.DescCreate);
+  object.Find("cublasLtMatmulDescDestroy", &functions.DescDestroy);
+  object.Find("cublasLtMatmulDescSetAttribute", &functions.DescSet);
+  object.Find("cublasLtMatrixLayoutCreate", &functions.LayoutCreate);
+  object.Find("cublasLtMatrixLayoutDestroy", &functions.LayoutDestroy);
+  object.Find("cublasLtMatmulPreferenceCreate", &functions.PreferenceCreate);
+  object.Find("cublasLtMatmulPreferenceDestroy", &functions.PreferenceDestroy);
+  object.Find("cublasLtMatmulPreferenceSetAttribute", &functions.PreferenceSet);
+  object.Find("cublasLtGetStatusString", &functions.StatusString);
+  object.Find("cublasLtGetVersion", &functions.Version);
+  return object.Checked(functions);
+}
 
-  LoadedCublasLt() {
-    SharedObject object("libcublasLt.so.13");
-    object.Find("cublasLtCreate", &functions.Create);
-    object.Find("cublasLtDestroy", &functions.Destroy);
-    object.Find("cublasLtMatmul", &functions.Matmul);
-    object.Find("cublasLtMatmulAlgoGetHeuristic", &functions.GetHeuristic);
-    object.Find("cublasLtMatmulDescCreate", &functions.DescCreate);
-    object.Find("cublasLtMatmulDescDestroy", &functions.DescDestroy);
-    object.Find("cublasLtMatmulDescSetAttribute", &functions.DescSet);
-    object.Find("cublasLtMatrixLayoutCreate", &functions.LayoutCreate);
-    object.Find("cublasLtMatrixLayoutDestroy", &functions.LayoutDestroy);
-    object.Find("cublasLtMatmulPreferenceCreate", &functions.PreferenceCreate);
-    object.Find("cublasLtMatmulPreferenceDestroy", &functions.PreferenceDestroy);
-    object.Find("cublasLtMatmulPreferenceSetAttribute", &functions.PreferenceSet);
-    object.Find("cublasLtGetStatusString", &functions.StatusString);
-    object.Find("cublasLtGetVersion", &functions.Version);
-    status = object.status();
-  }
-};
-
-struct LoadedCudnn {
+Result<Cudnn> FindCudnn() {
+  SharedObject object("libcudnn.so.9");
   Cudnn functions;
-  Status status = Unit{};
+  object.Find("cudnnCreate", &functions.Create);
+  object.Find("cudnnDestroy", &functions.Destroy);
+  object.Find("cudnnSetStream", &functions.SetStream);
+  object.Find("cudnnGetErrorString", &functions.ErrorString);
+  object.Find("cudnnGetLastErrorString", &functions.LastErrorString);
+  object.Find("cudnnGetVersion", &functions.Version);
+  object.Find("cudnnBackendCreateDescriptor", &functions.CreateDescriptor);
+  object.Find("cudnnBackendDestroyDescriptor", &functions.DestroyDescriptor);
+  object.Find("cudnnBackendSetAttribute", &functions.SetAttribute);
+  object.Find("cudnnBackendGetAttribute", &functions.GetAttribute);
+  object.Find("cudnnBackendFinalize", &functions.Finalize);
+  object.Find("cudnnBackendExecute", &functions.Execute);
+  return object.Checked(functions);
+}
 
-  LoadedCudnn() {
-    SharedObject object("libcudnn.so.9");
-    object.Find("cudnnCreate", &functions.Create);
-    object.Find("cudnnDestroy", &functions.Destroy);
-    object.Find("cudnnSetStream", &functions.SetStream);
-    object.Find("cudnnGetErrorString", &functions.ErrorString);
-    object.Find("cudnnGetLastErrorString", &functions.LastErrorString);
-    object.Find("cudnnGetVersion", &functions.Version);
-    object.Find("cudnnBackendCreateDescriptor", &functions.CreateDescriptor);
-    object.Find("cudnnBackendDestroyDescriptor", &functions.DestroyDescriptor);
-    object.Find("cudnnBackendSetAttribute", &functions.SetAttribute);
-    object.Find("cudnnBackendGetAttribute", &functions.GetAttribute);
-    object.Find("cudnnBackendFinalize", &functions.Finalize);
-    object.Find("cudnnBackendExecute", &functions.Execute);
-    status = object.status();
-  }
-};
-
-struct LoadedNccl {
+Result<Nccl> FindNccl() {
+  // Read when NCCL starts. With one launch order for all communicators of a GPU, no two kernels
+  // that wait for their peers keep each other from starting.
+  setenv("NCCL_NVLS_ENABLE", "0", /*replace=*/1);
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*replace=*/0);
+  // What collectives need is there when a communicator is made, not when they first run.
+  setenv("NCCL_RUNTIME_CONNECT", "0", /*replace=*/0);
+  SharedObject object("libnccl.so.2");
   Nccl functions;
-  Status status = Unit{};
+  object.Find("ncclGetUniqueId", &functions.GetUniqueId);
+  object.Find("ncclCommInitRank", &functions.CommInitRank);
+  object.Find("ncclCommDestroy", &functions.CommDestroy);
+  object.Find("ncclCommAbort", &functions.CommAbort);
+  object.Find("ncclGroupStart", &functions.GroupStart);
+  object.Find("ncclGroupEnd", &functions.GroupEnd);
+  object.Find("ncclAllReduce", &functions.AllReduce);
+  object.Find("ncclReduceScatter", &functions.ReduceScatter);
+  object.Find("ncclAllGather", &functions.AllGather);
+  object.Find("ncclBroadcast", &functions.Broadcast);
+  object.Find("ncclSend", &functions.Send);
+  object.Find("ncclRecv", &functions.Recv);
+  object.Find("ncclCommGetAsyncError", &functions.CommGetAsyncError);
+  object.Find("ncclGetErrorString", &functions.GetErrorString);
+  object.Find("ncclGetLastError", &functions.GetLastError);
+  return object.Checked(functions);
+}
 
-  LoadedNccl() {
-    // Read when NCCL starts. With one launch order for all communicators of a GPU, no two kernels
-    // that wait for their peers keep each other from starting.
-    setenv("NCCL_NVLS_ENABLE", "0", /*replace=*/1);
-    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*replace=*/0);
-    // What collectives need is there when a communicator is made, not when they first run.
-    setenv("NCCL_RUNTIME_CONNECT", "0", /*replace=*/0);
-    SharedObject object("libnccl.so.2");
-    object.Find("ncclGetUniqueId", &functions.GetUniqueId);
-    object.Find("ncclCommInitRank", &functions.CommInitRank);
-    object.Find("ncclCommDestroy", &functions.CommDestroy);
-    object.Find("ncclCommAbort", &functions.CommAbort);
-    object.Find("ncclGroupStart", &functions.GroupStart);
-    object.Find("ncclGroupEnd", &functions.GroupEnd);
-    object.Find("ncclAllReduce", &functions.AllReduce);
-    object.Find("ncclReduceScatter", &functions.ReduceScatter);
-    object.Find("ncclAllGather", &functions.AllGather);
-    object.Find("ncclBroadcast", &functions.Broadcast);
-    object.Find("ncclSend", &functions.Send);
-    object.Find("ncclRecv", &functions.Recv);
-    object.Find("ncclCommGetAsyncError", &functions.CommGetAsyncError);
-    object.Find("ncclGetErrorString", &functions.GetErrorString);
-    object.Find("ncclGetLastError", &functions.GetLastError);
-    status = object.status();
-  }
-};
+template <typename Functions>
+Result<const Functions*> PointerTo(const Result<Functions>& found) {
+  if (!found.ok()) return found.error();
+  return &found.value();
+}
 
 }  // namespace
 
 Result<const CublasLt*> LoadCublasLt() {
-  static const LoadedCublasLt loaded;
-  if (!loaded.status.ok()) return loaded.status.error();
-  return &loaded.functions;
+  static const Result<CublasLt> found = FindCublasLt();
+  return PointerTo(found);
 }
 
 Result<const Cudnn*> LoadCudnn() {
-  static const LoadedCudnn loaded;
-  if (!loaded.status.ok()) return loaded.status.error();
-  return &loaded.functions;
+  static const Result<Cudnn> found = FindCudnn();
+  return PointerTo(found);
 }
 
 Result<const Nccl*> LoadNccl() {
-  static const LoadedNccl loaded;
-  if (!loaded.status.ok()) return loaded.status.error();
-  return &loaded.functions;
+  static const Result<Nccl> found = FindNccl();
+  return PointerTo(found);
 }
 
 }  // namespace twinstep
