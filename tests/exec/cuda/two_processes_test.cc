@@ -20,6 +20,7 @@
 #include "tests/exec/cuda/has_gpu.h"
 #include "tests/exec/cuda/two_gpu_plans.h"
 #include "tests/exec/runtime/small_models.h"
+#include "tests/exec/runtime/training_run.h"
 
 namespace twinstep {
 namespace {
@@ -77,14 +78,13 @@ std::vector<double> Doubles(const std::string& bytes) {
   return numbers;
 }
 
-std::shared_ptr<Processes> JoinOrDie(int rank, int offset) {
-  const auto joined =
-      Processes::Join({.rank = rank,
-                       .size = 2,
-                       .local_rank = rank,
-                       .address = "127.0.0.1",
-                       .port = 20000 + static_cast<int>(getppid()) % 5000 * 2 + offset},
-                      60);
+std::shared_ptr<Processes> JoinOrDie(int rank) {
+  const auto joined = Processes::Join({.rank = rank,
+                                       .size = 2,
+                                       .local_rank = rank,
+                                       .address = "127.0.0.1",
+                                       .port = 20000 + static_cast<int>(getppid()) % 10000},
+                                      60);
   if (!joined.ok()) {
     std::fprintf(stderr, "%s\n", joined.error().message.c_str());
     std::abort();
@@ -93,7 +93,7 @@ std::shared_ptr<Processes> JoinOrDie(int rank, int offset) {
 }
 
 bool HasTwoGpus() {
-  return Child([] { return std::to_string(GpuCount()); }).Result() >= "2";
+  return Child([] { return std::string(GpuCount() >= 2 ? "yes" : "no"); }).Result() == "yes";
 }
 
 // Losses of all plans, one after the other.
@@ -115,8 +115,8 @@ TEST(TwoProcessesTest, PlansTrainAsInOneProcess) {
   for (const char* name : {"llama-gqa", "gpt"}) {
     SCOPED_TRACE(name);
     const Model model = SmallModel(name, FP64);
-    Child first([&] { return TrainAll(model, JoinOrDie(0, 0)); });
-    Child second([&] { return TrainAll(model, JoinOrDie(1, 0)); });
+    Child first([&] { return TrainAll(model, JoinOrDie(0)); });
+    Child second([&] { return TrainAll(model, JoinOrDie(1)); });
     const std::vector<double> of_first = Doubles(first.Result());
     EXPECT_EQ(Doubles(second.Result()), of_first);
     const auto alone = Doubles(Child([&] { return TrainAll(model, nullptr); }).Result());
@@ -141,8 +141,8 @@ TEST(TwoProcessesTest, TensorsAreWholeInBoth) {
     }
     return bytes;
   };
-  Child first([&] { return tensors({.processes = JoinOrDie(0, 0), .deterministic = true}); });
-  Child second([&] { return tensors({.processes = JoinOrDie(1, 0), .deterministic = true}); });
+  Child first([&] { return tensors({.processes = JoinOrDie(0), .deterministic = true}); });
+  Child second([&] { return tensors({.processes = JoinOrDie(1), .deterministic = true}); });
   const std::string of_first = first.Result();
   EXPECT_TRUE(second.Result() == of_first);
   EXPECT_TRUE(Child([&] { return tensors({.deterministic = true}); }).Result() == of_first);
@@ -154,13 +154,13 @@ TEST(TwoProcessesTest, TheEndOfOneIsToldByTheOther) {
   Plan plan = SmallPlan(1, 1, 1, 2);
   const auto begin = std::chrono::steady_clock::now();
   Child first([&] {
-    const auto processes = JoinOrDie(0, 0);
+    const auto processes = JoinOrDie(0);
     TrainingRun run(model, plan, OnGpu({.processes = processes}));
     const Status trained = run.Train(100000);
     return trained.ok() ? std::string("done") : trained.error().message;
   });
   Child second([&] {
-    const auto processes = JoinOrDie(1, 0);
+    const auto processes = JoinOrDie(1);
     TrainingRun run(model, plan, OnGpu({.processes = processes}));
     EXPECT_TRUE(run.Train(3).ok());
     _exit(0);  // Says nothing to anyone.
@@ -175,7 +175,7 @@ TEST(TwoProcessesTest, SumsAcrossProcessesAreNotDeterministic) {
   if (!HasTwoGpus()) GTEST_SKIP() << "no two GPUs";
   const auto refused = [](int rank) {
     return [rank] {
-      const auto processes = JoinOrDie(rank, 0);
+      const auto processes = JoinOrDie(rank);
       const Model model = SmallModel("llama", FP64);
       const Plan plan = SmallPlan(1, 1, 1, 2);
       const ResolvedPlan resolved = ResolveOrDie(model, plan);
