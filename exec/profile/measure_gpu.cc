@@ -105,9 +105,10 @@ class GpuMeasurement {
     layers_ = std::move(layers).value();
     layers_.data = options_.data;
     const std::vector<Primitive> primitives = PrimitivesOf(layers_.graph);
-    layers_are_new_ = !std::ranges::all_of(primitives, [this](const Primitive& primitive) {
-      return primitive.group_size > 0 || IsMeasured(primitive);
-    });
+    layers_are_new_ =
+        NeedsHostAdam() || !std::ranges::all_of(primitives, [this](const Primitive& primitive) {
+          return primitive.group_size > 0 || IsMeasured(primitive);
+        });
     if (!layers_are_new_) return Unit{};
     RepeatedRun run(layers_, RunOptions());
     if (const Status started = run.Start(/*fill_buffers=*/false); !started.ok()) return started;
@@ -512,12 +513,15 @@ class GpuMeasurement {
     return largest;
   }
 
+  bool NeedsHostAdam() const {
+    return !(samples_.host_adam_params_per_s[0] > 0) && AdamTask() != kNone;
+  }
+
   // Adam always runs beside the GPU's work, whose dispatcher needs a core, too.
   Status MeasureHostAdam() {
     BeginPhase("Adam on the host");
-    if (samples_.host_adam_params_per_s[0] > 0) return Unit{};
+    if (!NeedsHostAdam()) return Unit{};
     const TaskId adam = AdamTask();
-    if (adam == kNone) return Unit{};
     const auto ranks = static_cast<std::uint32_t>(layers_.graph.ranks.size());
     const auto elements =
         ranks * static_cast<double>(whole_.shapes[whole_.tasks[adam].shape].dims[0]);
@@ -612,8 +616,9 @@ class GpuMeasurement {
   const bool is_first_;
   TaskGraph whole_;
   LoweredPlan layers_;
-  bool layers_are_new_ = false;  // They have what no plan before had.
-  double iteration_s_ = 0;       // Of the layers.
+  // They have what no plan before had, or Adam beside them is to be measured.
+  bool layers_are_new_ = false;
+  double iteration_s_ = 0;  // Of the layers.
 };
 
 }  // namespace
