@@ -2,8 +2,9 @@
 // belong to several processes or are not linked: by NCCL, sums in the order of its rings.
 //
 //   Result<NcclId> id = MakeNcclId();  // By one process, for all.
-//   Result<std::unique_ptr<NcclGroup>> group = NcclGroup::Create(id.value(), {{0, 3}, {1, 4}}, 4,
-//   false); group.value()->Run(shape, bytes, own_members, own_streams);
+//   Result<std::unique_ptr<NcclGroup>> group =
+//       NcclGroup::Create(id.value(), own_members, /*size=*/4, /*has_messages=*/false);
+//   Status enqueued = group.value()->Run(shape, bytes, own_buffers, own_streams);
 //
 // A communicator each, so that groups and lanes do not wait for each other. All processes make and
 // run groups in the same order.

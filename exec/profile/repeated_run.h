@@ -12,7 +12,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "exec/profile/plan_run.h"
