@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <thread>
 #include <utility>
 
 #include "exec/cuda/gpu_cluster.h"
+#include "exec/runtime/processes.h"
 #include "exec/runtime/text_data.h"
 #include "hw_specs/validate_profile.h"
 #include "model_zoo/validate_model.h"
@@ -84,6 +86,16 @@ Status ReadOutput(const Options& options, ProfileInput* input) {
   return Unit{};
 }
 
+// Several would measure each other, and write the same file.
+Status CheckAlone() {
+  const Result<ProcessPlace> processes = ReadProcessPlace(std::getenv);
+  if (!processes.ok()) return processes.error();
+  if (processes.value().size == 1) return Unit{};
+  return Error{.message = StrCat("profile needs all ranks in one process, and a launcher started ",
+                                 processes.value().size),
+               .rule = "processes"};
+}
+
 Status ReadMeasurement(const Options& options, ProfileInput* input) {
   input->threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   input->seconds = kDefaultSeconds;
@@ -110,7 +122,7 @@ Status ReadMeasurement(const Options& options, ProfileInput* input) {
 }  // namespace
 
 Result<ProfileInput> ReadProfileInput(const Options& options) {
-  const Status given = CheckRequired(options, "profile", {"model"});
+  const Status given = FirstError({CheckRequired(options, "profile", {"model"}), CheckAlone()});
   if (!given.ok()) return given.error();
   ProfileInput input;
   Result<Model> model = ReadModelOptions(options);

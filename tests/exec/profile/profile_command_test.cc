@@ -4,8 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "hw_specs/profile.pb.h"
 #include "hw_specs/validate_profile.h"
@@ -138,6 +142,16 @@ TEST_F(ProfileCommand, BadInputSaysWhatIsWrong) {
               HasSubstr("plan.textproto: "));
   EXPECT_THAT(RunProfile({}).err, HasSubstr("--model is missing"));
   EXPECT_THAT(RunProfile({"--sconds", "1"}).err, HasSubstr("--seconds"));
+}
+
+TEST_F(ProfileCommand, SeveralProcessesAreRefused) {
+  const std::map<std::string, std::string> launched{
+      {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"MASTER_ADDR", "localhost"}};
+  for (const auto& [name, value] : launched) setenv(name.c_str(), value.c_str(), 1);
+  const Outcome run = RunProfile(Small({"--output", file_}));
+  for (const auto& [name, value] : launched) unsetenv(name.c_str());
+  EXPECT_EQ(run.code, ExitCode::kBadInput);
+  EXPECT_THAT(run.err, HasSubstr("all ranks in one process, and a launcher started 2"));
 }
 
 TEST_F(ProfileCommand, HelpSaysHowItMeasures) {
