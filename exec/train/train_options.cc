@@ -91,7 +91,8 @@ std::vector<OptionGroup> TrainingGroups() {
          "cuda: what arenas and kernels' scratch must fit, with a suffix such as GB (default: what "
          "the GPU has)"},
         {"threads", "N",
-         "threads of the CPU backend, of cuda the threads of host tasks (default: one a core)"},
+         "threads of the CPU backend, of cuda those of each process's host tasks (default: one a "
+         "core, which is too many where processes share a host)"},
         {"shuffle-seed", "N", "dispatch in another legal order each step, drawn with this seed"},
         {"poison", nullptr, "check every access against the buffers' lives"}}},
   };
