@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <queue>
+#include <unordered_map>
 #include <utility>
 
 namespace twinstep {
@@ -12,27 +13,36 @@ MatchedSpans SpanMatcher::Run() {
     return a.track != b.track ? a.track < b.track : a.time_ns < b.time_ns;
   });
   MatchedSpans out;
-  std::vector<Mark> open;
+  std::vector<std::uint32_t> open;  // Marks; the last is not closed, others may be.
+  std::vector<bool> is_closed(marks_.size(), false);
+  std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> open_of_name;
   const auto leave = [&] {
-    for (const Mark& mark : open) out.unended.push_back(mark.span);
+    for (const std::uint32_t i : open) {
+      if (!is_closed[i]) out.unended.push_back(marks_[i].span);
+    }
     open.clear();
+    open_of_name.clear();
   };
-  for (std::size_t i = 0; i < marks_.size(); ++i) {
+  for (std::uint32_t i = 0; i < marks_.size(); ++i) {
     const Mark& mark = marks_[i];
     if (i > 0 && mark.track != marks_[i - 1].track) leave();
     if (mark.span != kNoIndex) {
-      open.push_back(mark);
+      open.push_back(i);
+      open_of_name[mark.name].push_back(i);
       continue;
     }
-    const auto begin = std::find_if(open.rbegin(), open.rend(), [&mark](const Mark& other) {
-      return mark.name == kNoIndex || other.name == mark.name;
-    });
-    if (begin == open.rend()) {
+    const std::uint32_t name =
+        mark.name == kNoIndex && !open.empty() ? marks_[open.back()].name : mark.name;
+    const auto begins = open_of_name.find(name);
+    if (begins == open_of_name.end() || begins->second.empty()) {
       out.unbegun.push_back(mark.name);
       continue;
     }
-    out.matched.push_back({begin->span, begin->time_ns, mark.time_ns});
-    open.erase(std::prev(begin.base()));
+    const Mark& begin = marks_[begins->second.back()];
+    out.matched.push_back({begin.span, begin.time_ns, mark.time_ns});
+    is_closed[begins->second.back()] = true;
+    begins->second.pop_back();
+    while (!open.empty() && is_closed[open.back()]) open.pop_back();
   }
   leave();
   return out;

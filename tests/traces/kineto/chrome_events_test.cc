@@ -61,13 +61,13 @@ TEST(MicrosecondsTest, AreExactNanoseconds) {
 }
 
 TEST(MicrosecondsTest, GoThereAndBack) {
-  rc::check([] {
+  EXPECT_TRUE(rc::check([] {
     const auto ns = *rc::gen::inRange<std::int64_t>(0, INT64_MAX / 2);
     char text[40];
     std::snprintf(text, sizeof text, "%lld.%03lld", static_cast<long long>(ns / 1000),
                   static_cast<long long>(ns % 1000));
     RC_ASSERT(ParseMicroseconds(text) == ns);
-  });
+  }));
 }
 
 TEST(ChromeEventsTest, EventsAndHeaderCome) {

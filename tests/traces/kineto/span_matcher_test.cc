@@ -5,6 +5,8 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 #include <vector>
 
 namespace twinstep {
@@ -37,7 +39,7 @@ TEST(SpanMatcherTest, SpansNestAndNamesTellWhichOneEnds) {
 }
 
 TEST(SpanMatcherTest, TheOrderInTheFileDoesNotMatter) {
-  rc::check([] {
+  EXPECT_TRUE(rc::check([] {
     // Nested spans on some tracks at times of their own, their marks shuffled.
     struct Mark {
       bool begins;
@@ -84,7 +86,44 @@ TEST(SpanMatcherTest, TheOrderInTheFileDoesNotMatter) {
     RC_ASSERT(spans.unended.empty() && spans.unbegun.empty());
     RC_ASSERT(spans.matched.size() == end_of.size());
     for (const MatchedSpan& span : spans.matched) RC_ASSERT(span.end_ns == end_of[span.span]);
-  });
+  }));
+}
+
+TEST(SpanMatcherTest, NamedAndNamelessEndsCloseTheInnermostTheyMay) {
+  EXPECT_TRUE(rc::check([] {
+    const auto codes = *rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 7));
+    SpanMatcher matcher;
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> open;  // Span and name.
+    std::vector<std::uint32_t> closed, unended, unbegun;
+    std::uint32_t spans = 0;
+    std::int64_t now = 0;
+    for (const int code : codes) {
+      // Begins and ends of three names, and ends without one.
+      const std::uint32_t name = code == 6 ? kNoIndex : static_cast<std::uint32_t>(code % 3);
+      if (code < 3) {
+        open.emplace_back(spans, name);
+        matcher.Begin(0, ++now, name, spans++);
+        continue;
+      }
+      matcher.End(0, ++now, name);
+      const auto at = std::find_if(open.rbegin(), open.rend(), [name](const auto& span) {
+        return name == kNoIndex || span.second == name;
+      });
+      if (at == open.rend()) {
+        unbegun.push_back(name);
+      } else {
+        closed.push_back(at->first);
+        open.erase(std::prev(at.base()));
+      }
+    }
+    for (const auto& [span, name] : open) unended.push_back(span);
+    const MatchedSpans result = matcher.Run();
+    std::vector<std::uint32_t> matched;
+    for (const MatchedSpan& span : result.matched) matched.push_back(span.span);
+    RC_ASSERT(matched == closed);
+    RC_ASSERT(result.unended == unended);
+    RC_ASSERT(result.unbegun == unbegun);
+  }));
 }
 
 TEST(SpreadOverLanesTest, OverlapsGetLanesOfTheirOwn) {
