@@ -51,8 +51,12 @@ void QueueByTime(WorkGraph* work) {
       }
     }
     for (std::size_t k = 0; k < queues.last.size(); ++k) {
-      if (k == chosen || EndOf(work->tasks[queues.last[k]]) > task.start_ps) continue;
-      work->edges.emplace_back(queues.last[k], i);
+      const std::uint32_t other = queues.last[k];
+      if (k == chosen || EndOf(work->tasks[other]) > task.start_ps) continue;
+      // The one before it waits for the other already. (Where one has ended, a queue is chosen.)
+      const std::uint32_t before = queues.last[chosen];
+      if (other < before && EndOf(work->tasks[other]) <= work->tasks[before].start_ps) continue;
+      work->edges.emplace_back(other, i);
     }
     if (chosen == queues.last.size()) {
       // The first one has the lane's number.
