@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -18,7 +17,6 @@
 #include "traces/kineto/kineto_phase.h"
 #include "traces/kineto/kineto_ranks.h"
 #include "traces/operator_class.h"
-#include "traces/valid_utf8.h"
 
 namespace twinstep {
 namespace {
@@ -248,10 +246,7 @@ class Importer {
       trace_.add_bytes(row.bytes);
     }
     trace_.set_iteration_ps(aligned_.iteration_ns * kPicosecondsPerNanosecond);
-    std::string name = std::filesystem::path(files_[0].path).filename().string();
-    if (files_.size() > 1) name += StrCat(" and ", files_.size() - 1, " more");
-    if (aligned_.windows[0].step) name += StrCat(", step ", *aligned_.windows[0].step);
-    trace_.set_name(ValidUtf8(name));
+    trace_.set_name(NameOf(files_, aligned_));
     if (rows_.empty()) {
       return Error{.message = StrCat(files_[0].path, ": nothing runs in ", trace_.name())};
     }

@@ -1,10 +1,12 @@
 #include "traces/kineto/kineto_window.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <unordered_map>
 #include <utility>
 
 #include "sim/str_cat.h"
+#include "traces/valid_utf8.h"
 
 namespace twinstep {
 namespace {
@@ -176,6 +178,13 @@ Result<AlignedWindows> ChooseWindows(std::span<const KinetoTrace> files, StepCho
     out.iteration_ns = std::max(out.iteration_ns, out.windows[i].end_ns - out.zero_ns[i]);
   }
   return out;
+}
+
+std::string NameOf(std::span<const KinetoTrace> files, const AlignedWindows& aligned) {
+  std::string name = std::filesystem::path(files[0].path).filename().string();
+  if (files.size() > 1) name += StrCat(" and ", files.size() - 1, " more");
+  if (aligned.windows[0].step) name += StrCat(", step ", *aligned.windows[0].step);
+  return ValidUtf8(name);
 }
 
 }  // namespace twinstep

@@ -59,4 +59,7 @@ struct AlignedWindows {
 // missing, or it spans more than a month.
 Result<AlignedWindows> ChooseWindows(std::span<const KinetoTrace> files, StepChoice choice);
 
+// What a trace of them is called: "rank0.json and 3 more, step 7". In valid UTF-8.
+std::string NameOf(std::span<const KinetoTrace> files, const AlignedWindows& aligned);
+
 }  // namespace twinstep

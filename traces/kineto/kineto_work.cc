@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <compare>
 #include <cstdlib>
-#include <filesystem>
 #include <iterator>
 #include <map>
 #include <set>
@@ -20,7 +19,6 @@
 #include "traces/kineto/kineto_phase.h"
 #include "traces/kineto/kineto_ranks.h"
 #include "traces/operator_class.h"
-#include "traces/valid_utf8.h"
 
 namespace twinstep {
 namespace {
@@ -321,10 +319,7 @@ class Builder {
 
   WorkGraph Run() {
     work_.iteration_ps = aligned_.iteration_ns * kPicosecondsPerNanosecond;
-    work_.name = std::filesystem::path(files_[0].path).filename().string();
-    if (files_.size() > 1) work_.name += StrCat(" and ", files_.size() - 1, " more");
-    if (aligned_.windows[0].step) work_.name += StrCat(", step ", *aligned_.windows[0].step);
-    work_.name = ValidUtf8(work_.name);
+    work_.name = NameOf(files_, aligned_);
     for (std::uint32_t i = 0; i < ranks_.size(); ++i) {
       work_.ranks.push_back(ranks_[i].number);
       AddRank(i);
