@@ -242,7 +242,7 @@ class Collector : public ChromeEventSink {
     std::erase_if(trace_.device, [](const DeviceEvent& x) { return x.end_ns == kNever_ns; });
     std::erase_if(trace_.calls, [](const HostCall& x) { return x.span.end_ns == kNever_ns; });
     std::erase_if(trace_.steps, [](const StepMark& x) { return x.end_ns == kNever_ns; });
-    for (auto* counts : {&trace_.counts.read, &trace_.counts.unknown}) {
+    for (auto* counts : {&trace_.counts.read, &trace_.counts.unknown, &trace_.counts.skipped}) {
       std::erase_if(*counts, [](const auto& entry) { return entry.second == 0; });
     }
   }

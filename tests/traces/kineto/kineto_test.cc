@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "tests/traces/kineto/read_profile.h"
 #include "tests/traces/kineto/tiny_profile.h"
 #include "traces/activity.h"
 #include "traces/check_trace.h"
-#include "traces/kineto/byte_source.h"
 #include "traces/kineto/kineto_import.h"
 #include "traces/kineto/kineto_phase.h"
 #include "traces/kineto/kineto_reader.h"
@@ -20,12 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-Result<KinetoTrace> Read(const std::string& text) {
-  ByteSource source{std::string_view(text)};
-  return ReadKineto(source, "f");
-}
-
-KinetoTrace TinyTrace() { return Read(testing::TinyProfile()).value(); }
+KinetoTrace TinyTrace() { return testing::ReadProfile(testing::TinyProfile()).value(); }
 
 Trace Import(const KinetoTrace& trace, const StepChoice& choice) {
   Result<Trace> imported = ImportKineto({&trace, 1}, choice);
@@ -65,7 +60,7 @@ TEST(KinetoReaderTest, OlderWordsMeanTheSame) {
 {"ph":"X","cat":"Memcpy","name":"Memcpy DtoD (Device -> Device)","pid":0,"tid":7,"ts":5,"dur":2,
  "args":{"stream":7}},
 {"ph":"X","cat":"Operator","name":"ProfilerStep#4","pid":1,"tid":"1","ts":0,"dur":9}])json";
-  const KinetoTrace trace = Read(text).value();
+  const KinetoTrace trace = testing::ReadProfile(text).value();
   ASSERT_EQ(trace.device.size(), 2u);
   EXPECT_EQ(trace.device[0].call, 0u);
   EXPECT_EQ(trace.device[1].call, kNoIndex);
@@ -75,19 +70,25 @@ TEST(KinetoReaderTest, OlderWordsMeanTheSame) {
 }
 
 TEST(KinetoReaderTest, BadTimesAndNothingAtAllAreErrors) {
-  EXPECT_EQ(Read("[]").error().message,
+  EXPECT_EQ(testing::ReadProfile("[]").error().message,
             "f: holds no kernel, copy, call, operator or other span (0 events)");
-  EXPECT_EQ(Read(R"([{"ph":"X","name":"k","cat":"kernel","ts":-3,"dur":1}])").error().message,
+  EXPECT_EQ(testing::ReadProfile(R"([{"ph":"X","name":"k","cat":"kernel","ts":-3,"dur":1}])")
+                .error()
+                .message,
             "f: event 0 (k) has a negative time: it begins at -3000 ns and lasts 1000 ns");
-  EXPECT_THAT(Read(R"([{"ph":"X","name":"k","cat":"kernel","ts":3,"dur":-1}])").error().message,
+  EXPECT_THAT(testing::ReadProfile(R"([{"ph":"X","name":"k","cat":"kernel","ts":3,"dur":-1}])")
+                  .error()
+                  .message,
               HasSubstr("negative"));
-  EXPECT_THAT(Read(R"([{"ph":"X","name":"k","ts":9000000000000000,"dur":1}])").error().message,
+  EXPECT_THAT(testing::ReadProfile(R"([{"ph":"X","name":"k","ts":9000000000000000,"dur":1}])")
+                  .error()
+                  .message,
               HasSubstr("146 years"));
 }
 
 TEST(KinetoReaderTest, NamesBecomeUtf8) {
   const KinetoTrace trace =
-      Read(
+      testing::ReadProfile(
           "[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"a\xff\xc3\xa9\xed\xa0\x80z\",\"ts\":1,"
           "\"dur\":1}]")
           .value();
@@ -142,7 +143,8 @@ TEST(KinetoImportTest, PartsAddUpToTheIteration) {
 
 TEST(KinetoImportTest, WithoutADeviceThreadsAreTheLanes) {
   const KinetoTrace trace =
-      Read(R"([{"ph":"X","cat":"cpu_op","name":"aten::linear","pid":1,"tid":1,"ts":0,"dur":10},
+      testing::ReadProfile(
+          R"([{"ph":"X","cat":"cpu_op","name":"aten::linear","pid":1,"tid":1,"ts":0,"dur":10},
                {"ph":"X","cat":"cpu_op","name":"aten::addmm","pid":1,"tid":1,"ts":2,"dur":5},
                {"ph":"X","cat":"user_annotation","name":"gloo:all_reduce","pid":1,"tid":2,
                 "ts":5,"dur":15},

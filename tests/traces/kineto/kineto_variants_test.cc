@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "tests/traces/kineto/read_profile.h"
 #include "traces/activity.h"
 #include "traces/check_trace.h"
-#include "traces/kineto/byte_source.h"
 #include "traces/kineto/kineto_import.h"
 #include "traces/kineto/kineto_reader.h"
 
@@ -19,11 +19,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-Result<KinetoTrace> Read(const std::string& text) {
-  ByteSource source{std::string_view(text)};
-  return ReadKineto(source, "f");
-}
-
 Activity Summary(const std::vector<KinetoTrace>& files) {
   const Result<Trace> trace = ImportKineto(files, {});
   EXPECT_TRUE(trace.ok()) << trace.error().message;
@@ -33,7 +28,7 @@ Activity Summary(const std::vector<KinetoTrace>& files) {
 
 Activity SummaryOf(const std::string& text) {
   std::vector<KinetoTrace> files;
-  files.push_back(Read(text).value());
+  files.push_back(testing::ReadProfile(text).value());
   return Summary(files);
 }
 
@@ -51,7 +46,7 @@ std::int64_t Counted(const KinetoTrace& trace) {
 
 TEST(KinetoVariantsTest, BeginsAndEndsAreSpans) {
   // An operator inside of another, a kernel whose end comes before its begin in the file.
-  const KinetoTrace trace = Read(R"json({"traceEvents":[
+  const KinetoTrace trace = testing::ReadProfile(R"json({"traceEvents":[
 {"ph":"E","pid":0,"tid":7,"ts":55},
 {"ph":"B","cat":"cpu_op","name":"outer","pid":1,"tid":1,"ts":0},
 {"ph":"B","cat":"cpu_op","name":"inner","pid":1,"tid":1,"ts":10},
@@ -81,6 +76,15 @@ TEST(KinetoVariantsTest, BeginsAndEndsAreSpans) {
   EXPECT_EQ(Counted(trace), trace.counts.events);
 }
 
+TEST(KinetoVariantsTest, WhatIsPassedOverAndHasNoEndIsCountedOnce) {
+  const KinetoTrace trace = testing::ReadProfile(R"json([
+{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":1},
+{"ph":"B","cat":"python_function","name":"f","pid":1,"tid":1,"ts":1}])json")
+                                .value();
+  EXPECT_THAT(trace.counts.skipped, ElementsAre(Pair("begins without an end (as f)", 1)));
+  EXPECT_EQ(Counted(trace), trace.counts.events);
+}
+
 TEST(KinetoVariantsTest, AnyProgramsSpansAreTasksOfItsThreads) {
   const Activity activity = SummaryOf(R"([{"ph":"B","name":"a","pid":1,"tid":1,"ts":0},
       {"ph":"B","name":"b","pid":1,"tid":1,"ts":2},{"ph":"E","pid":1,"tid":1,"ts":5},
@@ -91,7 +95,7 @@ TEST(KinetoVariantsTest, AnyProgramsSpansAreTasksOfItsThreads) {
 }
 
 TEST(KinetoVariantsTest, AsynchronousSpansAreMatchedById) {
-  const KinetoTrace trace = Read(R"([
+  const KinetoTrace trace = testing::ReadProfile(R"([
 {"ph":"b","cat":"net","id":"0x1","name":"load","pid":1,"tid":1,"ts":1},
 {"ph":"b","cat":"net","id":2,"name":"load","pid":1,"tid":1,"ts":3},
 {"ph":"n","cat":"net","id":2,"name":"half","pid":1,"tid":1,"ts":4},
@@ -115,18 +119,23 @@ TEST(KinetoVariantsTest, AsynchronousSpansAreMatchedById) {
 }
 
 TEST(KinetoVariantsTest, WithoutASpanThereIsNoTrace) {
-  EXPECT_EQ(Read(R"([{"ph":"C","name":"m","ts":1,"args":{"b":1}},{"ph":"i","name":"x","ts":1}])")
+  EXPECT_EQ(testing::ReadProfile(
+                R"([{"ph":"C","name":"m","ts":1,"args":{"b":1}},{"ph":"i","name":"x","ts":1}])")
                 .error()
                 .message,
             "f: holds no kernel, copy, call, operator or other span (2 events: 1 counters, 1 "
             "instants)");
   EXPECT_THAT(
-      Read(R"([{"ph":"X","cat":"python_function","name":"f","ts":1,"dur":1}])").error().message,
+      testing::ReadProfile(R"([{"ph":"X","cat":"python_function","name":"f","ts":1,"dur":1}])")
+          .error()
+          .message,
       HasSubstr("(1 events: 1 python_function (call stacks))"));
-  EXPECT_THAT(Read(R"([{"ph":"B","cat":"kernel","name":"k","ts":1}])").error().message,
-              HasSubstr("1 begins without an end (as k)"));
-  EXPECT_THAT(Read(R"([{"ph":"B","cat":"kernel","name":"k","ts":-1}])").error().message,
-              HasSubstr("negative time"));
+  EXPECT_THAT(
+      testing::ReadProfile(R"([{"ph":"B","cat":"kernel","name":"k","ts":1}])").error().message,
+      HasSubstr("1 begins without an end (as k)"));
+  EXPECT_THAT(
+      testing::ReadProfile(R"([{"ph":"B","cat":"kernel","name":"k","ts":-1}])").error().message,
+      HasSubstr("negative time"));
 }
 
 TEST(KinetoVariantsTest, BeforeKinetoProcessesSayWhatEventsAre) {
@@ -144,7 +153,7 @@ TEST(KinetoVariantsTest, BeforeKinetoProcessesSayWhatEventsAre) {
 
 TEST(KinetoVariantsTest, TimesInAnyForm) {
   // Texts, nanoseconds as the unit of display (which changes nothing), times since 1970.
-  const KinetoTrace trace = Read(R"({"displayTimeUnit":"ns","traceEvents":[
+  const KinetoTrace trace = testing::ReadProfile(R"({"displayTimeUnit":"ns","traceEvents":[
 {"ph":"X","cat":"kernel","name":"b","pid":0,"tid":7,"ts":"1695835542514261.125","dur":"2.5"},
 {"ph":"X","cat":"kernel","name":"a","pid":0,"tid":7,"ts":1695835542514250,"dur":1e1},
 {"ph":"X","cat":"kernel","name":"c","pid":0,"tid":7,"ts":NaN,"dur":2},
@@ -162,14 +171,15 @@ TEST(KinetoVariantsTest, TimesInAnyForm) {
 }
 
 TEST(KinetoVariantsTest, AGraphsKernelsHaveOneLaunch) {
-  const KinetoTrace trace = Read(R"({"baseTimeNanoseconds":1700000000000000000,"traceEvents":[
+  const KinetoTrace trace =
+      testing::ReadProfile(R"({"baseTimeNanoseconds":1700000000000000000,"traceEvents":[
 {"ph":"X","cat":"cuda_runtime","name":"cudaGraphLaunch","pid":9,"tid":1,"ts":1,"dur":2,
  "args":{"External id":5,"correlation":40}},
 {"ph":"X","cat":"kernel","name":"sgemm","pid":0,"tid":7,"ts":5,"dur":10,
  "args":{"External id":5,"correlation":40,"stream":7,"device":0,"graph id":3,"graph node id":1}},
 {"ph":"X","cat":"kernel","name":"relu","pid":0,"tid":8,"ts":6,"dur":10,
  "args":{"External id":5,"correlation":40,"stream":8,"device":0,"graph node id":2}}]})")
-                                .value();
+          .value();
   EXPECT_EQ(trace.device[0].call, 0u);
   EXPECT_EQ(trace.device[1].call, 0u);
   EXPECT_EQ(trace.base_ns, 1700000000000000000);
@@ -183,7 +193,7 @@ TEST(KinetoVariantsTest, CorrelationZeroOfManyIsNone) {
       text += R"(,{"ph":"X","cat":"kernel","name":"k","ts":)" + std::to_string(5 + 10 * i) +
               R"(,"dur":2,"args":{"correlation":0}})";
     }
-    return Read(text + "]").value();
+    return testing::ReadProfile(text + "]").value();
   };
   EXPECT_EQ(file(1).device[0].call, 0u);
   EXPECT_EQ(file(2).device[0].call, kNoIndex);
@@ -202,7 +212,7 @@ TEST(KinetoVariantsTest, AmdAndIntel) {
   EXPECT_DOUBLE_EQ(BusyOf(amd, OperatorClass::kGemm), 5e-6);
   EXPECT_DOUBLE_EQ(BusyOf(amd, OperatorClass::kMemset), 1e-6);
   EXPECT_DOUBLE_EQ(BusyOf(amd, OperatorClass::kH2D), 4e-6);
-  const KinetoTrace intel = Read(R"([
+  const KinetoTrace intel = testing::ReadProfile(R"([
 {"ph":"X","cat":"xpu_runtime","name":"urEnqueueKernelLaunch","pid":9,"tid":1,"ts":0,"dur":1,
  "args":{"correlation":1}},
 {"ph":"X","cat":"kernel","name":"gemm_kernel","pid":0,"tid":1,"ts":3,"dur":5,
@@ -231,7 +241,7 @@ TEST(KinetoVariantsTest, CollectivesSayWhatTheyAre) {
       kernel(60, "ncclDevKernel_SendRecv()",
              R"(,"Collective name":"recv","Src Rank":6,"Process Group Ranks":"[4, 6]")") +
       "," + kernel(80, "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*)", "") + "]";
-  const KinetoTrace trace = Read(text).value();
+  const KinetoTrace trace = testing::ReadProfile(text).value();
   EXPECT_EQ(trace.device[0].bytes, 32);
   EXPECT_EQ(trace.device[2].partner, 6);  // The second of the group.
   EXPECT_EQ(trace.device[3].partner, 6);  // Not that many in the group: a global rank.
@@ -274,7 +284,7 @@ TEST(KinetoVariantsTest, DevicesOfOneFileAreRanks) {
 TEST(KinetoVariantsTest, ASecondFileOfARankIsAnError) {
   std::vector<KinetoTrace> files;
   for (int i = 0; i < 2; ++i) {
-    files.push_back(Read(R"({"distributedInfo":{"rank":3},
+    files.push_back(testing::ReadProfile(R"({"distributedInfo":{"rank":3},
         "traceEvents":[{"ph":"X","cat":"kernel","name":"k","ts":1,"dur":1}]})")
                         .value());
   }

@@ -8,9 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/traces/kineto/read_profile.h"
 #include "tests/traces/kineto/tiny_profile.h"
-#include "traces/kineto/byte_source.h"
-#include "traces/kineto/kineto_reader.h"
 #include "traces/operator_class.h"
 #include "traces/work_replay.h"
 
@@ -19,10 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-KinetoTrace Read(const std::string& text) {
-  ByteSource source{std::string_view(text)};
-  return ReadKineto(source, "f").value();
-}
+KinetoTrace Read(const std::string& text) { return testing::ReadProfile(text).value(); }
 
 // Multiplies what has the operator class.
 std::vector<double> Scaled(const WorkGraph& work, OperatorClass which, double factor) {
