@@ -70,6 +70,7 @@ bool ParseMetadata(std::string_view bytes, chakra::GlobalMetadata* metadata) {
 bool SaysNothing(const chakra::Node& node) {
   return node.type() == chakra::INVALID_NODE && node.name().empty() && node.attr().empty();
 }
+
 std::optional<std::int64_t> Integer(const chakra::Attribute& attribute) {
   constexpr double kMost = 9e18;
   const auto real = [](double x) -> std::optional<std::int64_t> {
