@@ -12,6 +12,7 @@
 #include "sim/simulate/options.h"
 #include "sim/str_cat.h"
 #include "sim/textproto/quantity.h"
+#include "sim/textproto/set_field.h"
 
 namespace twinstep {
 namespace {
@@ -292,7 +293,10 @@ Status CheckBatch(const Options& options, const RankProblem& problem) {
   }
   if (problem.maximize == Maximize::kLayers) {
     for (const Option& option : options.given()) {
-      if (option.name == "set" && option.value.starts_with("layers=")) {
+      if (option.name != "set") continue;
+      const Result<FieldValues> field = ParseFieldValues(option.value);
+      if (!field.ok()) return OptionError("set", field.error().message);
+      if (field.value().path == "layers" || field.value().path == "model.layers") {
         return OptionError("maximize", "layers finds the layers: give no --set layers");
       }
     }

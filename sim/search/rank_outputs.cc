@@ -9,6 +9,7 @@
 #include <system_error>
 #include <vector>
 
+#include "sim/files/atomic_file.h"
 #include "sim/format.h"
 #include "sim/options/output_files.h"
 #include "sim/report/json_report.h"
@@ -50,16 +51,27 @@ Status WritePlans(const std::string& directory, const Ranking& report) {
   return Unit{};
 }
 
-// Files of an earlier search, in whose place new ones may come.
-std::vector<OutputFile> EarlierPlans(const std::string& directory) {
+// "plan-256-1.textproto" and the like.
+bool IsPlanName(const std::string& name) {
+  return name.starts_with("plan-") && name.ends_with(".textproto");
+}
+
+// What --plans may write: in place of files of an earlier search, and under a name that an option
+// has for a new file.
+std::vector<OutputFile> PossiblePlans(const Options& options, const std::string& directory) {
   std::vector<OutputFile> plans;
+  const auto add = [&](const std::string& name) {
+    if (IsPlanName(name))
+      plans.push_back({"plans", (std::filesystem::path(directory) / name).string()});
+  };
   std::error_code error;
   for (std::filesystem::directory_iterator at(directory, error), end; !error && at != end;
        at.increment(error)) {
-    const std::string name = at->path().filename().string();
-    if (name.starts_with("plan-") && name.ends_with(".textproto")) {
-      plans.push_back({"plans", at->path().string()});
-    }
+    add(at->path().filename().string());
+  }
+  for (const Option& option : options.given()) {
+    if (option.file != FileUse::kWritten) continue;
+    add(std::filesystem::path(WrittenPath(option.value)).filename().string());
   }
   return plans;
 }
@@ -74,7 +86,7 @@ Status CheckRankOutputs(const Options& options, bool is_sweep) {
     return Error{.message = "--explain goes to standard output, as --json - does"};
   }
   const auto plans = options.Get("plans");
-  return plans ? CheckOutputFiles(options, {}, EarlierPlans(*plans)) : Status(Unit{});
+  return plans ? CheckOutputFiles(options, {}, PossiblePlans(options, *plans)) : Status(Unit{});
 }
 
 Status WriteRankOutputs(const Options& options, const Ranking& report, std::ostream& out) {

@@ -199,6 +199,10 @@ TEST(RankCommandTest, PlansAreFilesThatSimulateTakes) {
             ExitCode::kDone);
   EXPECT_THAT(Content(directory + "/plan-4-1.textproto"), HasSubstr("global_batch: 16"));
   EXPECT_THAT(Content(directory + "/plan-4-2.textproto"), HasSubstr("global_batch: 16"));
+  // A name of a plan that is not there yet is taken, too.
+  const std::string report = directory + "/plan-8-1.textproto";
+  EXPECT_THAT(Rank(kProblem + ("--gpus 8 --json " + report + " --plans " + directory)).err,
+              HasSubstr("--plans: " + report + " is the file of --json, too"));
 }
 
 TEST(RankCommandTest, NothingFits) {
@@ -221,6 +225,7 @@ TEST(RankCommandTest, ErrorsNameTheOption) {
   EXPECT_THAT(error("--space chunk"), HasSubstr("--space"));
   EXPECT_THAT(error("--persist 1"), HasSubstr("--persist: is for --space chunks"));
   EXPECT_THAT(error("--maximize layers --set layers=2"), HasSubstr("give no --set layers"));
+  EXPECT_THAT(error("--maximize layers --set model.layers=2"), HasSubstr("give no --set layers"));
   EXPECT_THAT(error("--csv x.out --json x.out"), HasSubstr("x.out is the file of --csv, too"));
   EXPECT_THAT(error("--csv /no/such/folder/x.csv"), HasSubstr("--csv: /no/such/folder/x.csv"));
   for (const char* option : {"--tp 2", "--micro-batch 1,2", "--recompute full", "--zero 3"}) {
