@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "hw_specs/interference_factors.h"
 #include "sim/str_cat.h"
 #include "sim/textproto/field_rules.h"
 
@@ -44,18 +45,6 @@ constexpr Range kOptional[] = {
     {"gpu.attention_forward.half_work", 1e-6, 1e15},
     {"gpu.attention_backward.max_efficiency", 1e-6, 1},
     {"gpu.attention_backward.half_work", 1e-6, 1e15},
-    {"gpu.interference.compute_beside_copy", 1, 100},
-    {"gpu.interference.compute_beside_collective", 1, 100},
-    {"gpu.interference.copy_beside_compute", 1, 100},
-    {"gpu.interference.collective_beside_compute", 1, 100},
-    {"gpu.interference.h2d_beside_host", 1, 100},
-    {"gpu.interference.d2h_beside_host", 1, 100},
-    {"gpu.interference.compute_beside_d2h", 1, 100},
-    {"gpu.interference.compute_beside_h2d", 1, 100},
-    {"gpu.interference.h2d_beside_compute", 1, 100},
-    {"gpu.interference.d2h_beside_compute", 1, 100},
-    {"gpu.interference.h2d_beside_host_and_d2h", 1, 100},
-    {"gpu.interference.d2h_beside_host_and_h2d", 1, 100},
     {"gpu.gemm_workspace_bytes", 1, 0x1p40},
     {"gpu.attention_half_head_dim", 1e-6, 1e6},
     {"gpu.l2_bytes", 1, 0x1p40},
@@ -106,12 +95,7 @@ void CheckWorkers(const Cluster& cluster, FieldErrors* errors) {
   if (cluster.nodes() > 1) {
     errors->Add("nodes", StrCat(cluster.nodes(), " nodes of worker threads: there may be one"));
   }
-  const Interference& x = cluster.gpu().interference();
-  for (const double factor :
-       {x.compute_beside_copy(), x.compute_beside_collective(), x.copy_beside_compute(),
-        x.collective_beside_compute(), x.h2d_beside_host(), x.d2h_beside_host(),
-        x.compute_beside_d2h(), x.compute_beside_h2d(), x.h2d_beside_compute(),
-        x.d2h_beside_compute(), x.h2d_beside_host_and_d2h(), x.d2h_beside_host_and_h2d()}) {
+  for (const auto& [name, factor] : InterferenceFactors(cluster.gpu().interference())) {
     if (factor > 1) {
       errors->Add("gpu.interference", "has no meaning where node.workers.threads is given");
       return;
@@ -127,6 +111,9 @@ Status ValidateCluster(const Cluster& cluster, const TextSource& source) {
   for (const Range& range : kRequired) errors.CheckRange(range.field, range.least, range.most);
   for (const Range& range : kOptional) {
     errors.CheckZeroOrRange(range.field, range.least, range.most);
+  }
+  for (const auto& [name, factor] : InterferenceFactors(cluster.gpu().interference())) {
+    errors.CheckZeroOrRange(StrCat("gpu.interference.", name), 1, 100);
   }
   if (cluster.nodes() > 1) {
     if (cluster.node().nic().count() == 0) {

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "hw_specs/interference_factors.h"
 #include "sim/str_cat.h"
 #include "sim/textproto/field_rules.h"
 
@@ -121,12 +122,8 @@ Status ValidateProfile(const Profile& profile, const TextSource& source) {
   errors.CheckZeroOrRange("runtime_overhead_bytes", 1, 0x1p46);
   errors.CheckZeroOrRange("clocks.boost_s", 1e-6, 100);
   errors.CheckZeroOrRange("clocks.boost_per_rest_s", 1e-6, 1e6);
-  for (const char* factor :
-       {"compute_beside_copy", "compute_beside_collective", "copy_beside_compute",
-        "collective_beside_compute", "h2d_beside_host", "d2h_beside_host", "compute_beside_d2h",
-        "compute_beside_h2d", "h2d_beside_compute", "d2h_beside_compute", "h2d_beside_host_and_d2h",
-        "d2h_beside_host_and_h2d"}) {
-    errors.CheckZeroOrRange(StrCat("interference.", factor), 1, 100);
+  for (const auto& [name, factor] : InterferenceFactors(profile.interference())) {
+    errors.CheckZeroOrRange(StrCat("interference.", name), 1, 100);
   }
   return errors.status();
 }

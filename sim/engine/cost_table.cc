@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "hw_specs/interference_factors.h"
 #include "sim/engine/interference.h"
 #include "sim/str_cat.h"
 
@@ -172,23 +173,6 @@ Status CheckSegments(const GraphCosts& costs, std::size_t index) {
   return Unit{};
 }
 
-using NamedFactor = std::pair<const char*, double>;
-
-std::array<NamedFactor, 12> NamedFactors(const Interference& x) {
-  return {{{"compute_beside_copy", x.compute_beside_copy()},
-           {"compute_beside_collective", x.compute_beside_collective()},
-           {"copy_beside_compute", x.copy_beside_compute()},
-           {"collective_beside_compute", x.collective_beside_compute()},
-           {"h2d_beside_host", x.h2d_beside_host()},
-           {"d2h_beside_host", x.d2h_beside_host()},
-           {"compute_beside_d2h", x.compute_beside_d2h()},
-           {"compute_beside_h2d", x.compute_beside_h2d()},
-           {"h2d_beside_compute", x.h2d_beside_compute()},
-           {"d2h_beside_compute", x.d2h_beside_compute()},
-           {"h2d_beside_host_and_d2h", x.h2d_beside_host_and_d2h()},
-           {"d2h_beside_host_and_h2d", x.d2h_beside_host_and_h2d()}}};
-}
-
 Status CheckSlowdowns(const TaskCost& cost, std::size_t index) {
   if (cost.rested_speedup == 0) return BadCost(StrCat("cost ", index, ": rested_speedup is 0"));
   const std::pair<const char*, float> slowdowns[] = {
@@ -241,7 +225,7 @@ Status CheckWorkers(const GraphCosts& costs) {
       return BadCost(StrCat("cost ", i, ": fused computations cannot run on worker threads"));
     }
   }
-  for (const auto& [name, factor] : NamedFactors(costs.interference)) {
+  for (const auto& [name, factor] : InterferenceFactors(costs.interference)) {
     if (factor != 0 && factor != 1) {
       return BadCost("worker threads have no interference factors, but busy_slowdown");
     }
@@ -281,15 +265,16 @@ Status CheckCosts(const GraphCosts& costs) {
   for (std::size_t i = 0; i < costs.costs.size(); ++i) {
     if (Status status = CheckSegments(costs, i); !status.ok()) return status;
   }
-  for (const auto& [name, factor] : NamedFactors(costs.interference)) {
+  for (const auto& [name, factor] : InterferenceFactors(costs.interference)) {
     if (!IsFactor(factor)) {
       return BadCost(StrCat("interference.", name, " ", factor, " is not in (1e-6, 1e6)"));
     }
   }
   const ClockBoost& clocks = costs.clocks;
   if (clocks.boost_ps < 0 || clocks.boost_ps > kMaxTime || !IsFactor(clocks.boost_per_rest)) {
-    return BadCost(
-        StrCat("clocks: boost_ps ", clocks.boost_ps, ", boost_per_rest ", clocks.boost_per_rest));
+    return BadCost(StrCat("clocks: boost_ps ", clocks.boost_ps, " is not in [0, ", kMaxTime,
+                          "], or boost_per_rest ", clocks.boost_per_rest,
+                          " is not in (1e-6, 1e6)"));
   }
   return CheckWorkers(costs);
 }
