@@ -199,8 +199,7 @@ MeasuredMovements::MeasuredMovements(const Profile& profile, const Cluster& clus
   for (const CopySample& sample : profile.copies()) {
     if (sample.bytes() <= 0 || !(sample.alone_s() > 0)) continue;
     Points& points = sample.direction() == CopySample::H2D ? h2d_ : d2h_;
-    points.push_back({static_cast<double>(sample.bytes()), sample.alone_s(), sample.busy_s(),
-                      sample.beside_compute_s()});
+    points.push_back({static_cast<double>(sample.bytes()), sample.alone_s(), sample.busy_s()});
   }
   // By size; of several at one size the first that the file has.
   const auto arrange = [](Points& points) {
