@@ -577,7 +577,6 @@ class EventReplay {
   std::uint32_t done_ = 0;
   bool overflow_ = false;
 
-  // Activities: one a slot, one a thread that wakes, then one a shared flow.
   // Activities: lanes, threads that wake, clocks that fall, flows.
   std::uint32_t slot_count_, timer_base_, flow_base_;
   std::vector<Slot> slots_;
