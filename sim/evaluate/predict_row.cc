@@ -167,14 +167,13 @@ double KernelSeconds(const PreparedRow& row) {
   }
   const std::int64_t nodes = std::max<std::int64_t>(1, collective.nodes());
   if (row.shape.op == OpCode::kSend) return SendCost(row.cluster, bytes, nodes == 1).Seconds();
-  // Neighbours: they share no switch where the last of them has as many before it.
-  const std::int64_t last = collective.gpus_a_node() - 1;
   return CollectiveCost(row.cluster, row.shape.op, bytes,
                         {.members = collective.gpus_a_node() * nodes,
                          .nodes = nodes,
                          .own_node_members = collective.gpus_a_node(),
                          .largest_node_members = collective.gpus_a_node(),
-                         .is_spread_over_switches = NodeLayout(row.cluster).UplinkOf(last) == last})
+                         // They are neighbours.
+                         .is_spread_over_switches = NodeLayout(row.cluster).gpus_per_uplink() == 1})
       .Seconds();
 }
 
