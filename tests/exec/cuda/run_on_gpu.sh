@@ -33,6 +33,13 @@ export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
 : >"$out/table"
 note() { echo "$*" >>"$out/table"; }
+note_from() {  # PATTERN LOG: the log's end, from the line with the pattern on.
+  if grep -q "$1" "$2"; then
+    sed -n "/$1/,\$p" "$2" >>"$out/table"
+  else
+    note "FAILED: $(tail -1 "$2")"
+  fi
+}
 find_binary() {
   for path in "$bin/$1" "$bin/tests/exec/cuda/$1" "$bin/tests/exec/cuda/kernels/$1"; do
     [ -x "$path" ] && { echo "$path"; return; }
@@ -197,17 +204,18 @@ two() {
 }
 
 validate_pairs() {  # GPUS
-  local folder=$out/validate$1
+  local folder=$out/validate$1 what_if=()
+  [ "$1" -eq 1 ] || [ ! -d "$out/validate1" ] || what_if=(--what-if "$out/validate1")
   python3 "$here/validate_report.py" "$(find_binary twinstep)" "$folder" --gpus "$1" \
-    --seconds "${SECONDS_LEFT:-480}" --what-if "$out/validate1" 2>&1 | tee "$folder.log"
-  while read -r line; do note "$line"; done < <(grep -A99 '^ms predicted' "$folder.log")
+    --seconds "${SECONDS_LEFT:-480}" "${what_if[@]}" 2>&1 | tee "$folder.log"
+  note_from '^ms predicted' "$folder.log"
 }
 
 if [ "${steps[0]}" = several ]; then
   python3 "$here/several_gpus.py" "$(find_binary twinstep)" "$out/several" --gpus "${steps[1]:-2}" \
     --contention-benchmark "$(find_binary contention_benchmark)" --seconds "${SECONDS_LEFT:-540}" \
     ${steps[2]:+--parts "${steps[2]}"} 2>&1 | tee "$out/several.log"
-  while read -r line; do note "$line"; done < <(sed -n '/^Table/,$p' "$out/several.log")
+  note_from '^Table' "$out/several.log"
   steps=()
 fi
 

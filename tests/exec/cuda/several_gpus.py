@@ -29,6 +29,7 @@ from report_tools import (MEASURED_COLUMNS, compress, measured, measured_text, p
 
 LLAMA = ('name: "{n}" family: LLAMA hidden_size: {h} ffn_hidden_size: {f} layers: {l} '
          'attention_heads: {a} vocab_size: {v} max_sequence_length: {s}')
+PARTS = ('contention', 'losses', 'plans', 'scaling', 'adaptive')
 LOSS_BOUND = 1e-9  # As that of the tests: fp64, sums in another order.
 # What plans that `rank` finds may take: contexts, libraries and the system take the rest.
 GPU_MEMORY = '136GiB'
@@ -289,7 +290,8 @@ def row_text(row):
     if 'measured_s' in row:
         return text + measured_text(row)
     text += f"{1e3 * row['predicted_s']:10.2f}"
-    parts = ' '.join(f'{name} {1e3 * s:.0f}' for name, s in row['breakdown'].items())
+    parts = ', '.join(f"{name.removesuffix('_s').replace('_', ' ')} {1e3 * s:.0f}"
+                      for name, s in row['breakdown'].items())
     return text + f"{row['tokens_per_s']:10,.0f}{row['predicted_gib']:8.2f}  {parts}"
 
 
@@ -314,7 +316,7 @@ def main():
     parser.add_argument('out', type=pathlib.Path)
     parser.add_argument('--gpus', type=int, required=True)
     parser.add_argument('--backend', choices=('cuda', 'cpu', 'none'), default='cuda')
-    parser.add_argument('--parts', default='contention,losses,plans,scaling,adaptive')
+    parser.add_argument('--parts', default=','.join(PARTS))
     parser.add_argument('--contention-benchmark', default='bazel-bin/tests/exec/cuda/'
                         'contention_benchmark')
     parser.add_argument('--seconds', type=float, default=540)
@@ -323,8 +325,12 @@ def main():
     options = parser.parse_args()
     if options.gpus not in (2, 4, 8):
         parser.error('--gpus is 2, 4 or 8')
+    parts = options.parts.split(',')
+    for part in parts:
+        if part not in PARTS:
+            parser.error(f"--parts holds '{part}', which is none of {', '.join(PARTS)}")
     report = Report(options)
-    for part in options.parts.split(','):
+    for part in parts:
         if part in ('contention', 'losses') and options.backend == 'none':
             continue
         getattr(report, part)()

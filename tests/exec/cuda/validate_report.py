@@ -121,6 +121,7 @@ def what_if(options, entry, model_file, plan, profile, stem):
     """Simulates the plan from a one-GPU profile and a table of collectives."""
     one = options.what_if / 'work' / f"{entry['model']}.profile.textproto"
     if not one.exists():
+        entry['what_if_failed'] = f'no {one}'
         return
     here = profile.read_text()
     link = re.search(r'^    nvlink {\n.*?^    }\n', here, re.MULTILINE | re.DOTALL)
@@ -134,11 +135,15 @@ def what_if(options, entry, model_file, plan, profile, stem):
     if status == 0 and result.exists():
         entry['what_if_s'] = json.loads(result.read_text())['iteration_time_s']
         entry['what_if'] = entry['what_if_s'] / entry['measured_s'] - 1
+    else:
+        entry['what_if_failed'] = f'exit status {status}, {stem}.what-if.log'
 
 
 def print_row(row):
     print(f"{row['model']:14s}{row['plan']:30s}" + measured_text(row)
-          + (f"; what if {percent(row['what_if'])}" if 'what_if' in row else ''), flush=True)
+          + (f"; what if {percent(row['what_if'])}" if 'what_if' in row else '')
+          + (f"; what if FAILED: {row['what_if_failed']}" if 'what_if_failed' in row else ''),
+          flush=True)
 
 
 def print_table(results, candidates):
@@ -147,8 +152,8 @@ def print_table(results, candidates):
         if 'error' in row:
             print_row(row)
         else:
-            print(row['model'], row['plan'], {k: v for k, v in row.items()
-                                              if k not in ('model', 'plan')})
+            print(f"{row['model']:14s}{row['plan']:30s}"
+                  + (f"FAILED: {row['failed']}" if 'failed' in row else 'left out: no time'))
     done = [row for row in results if 'error' in row]
     if done:
         print_errors(done)
