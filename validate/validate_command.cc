@@ -145,9 +145,9 @@ class Command {
     profile_input.seconds = input->measure_s;
     if (profile_input.on_gpu) profile_input.data = train.data;
     Progress progress(StepsOfMeasurement(profile_input));
-    std::vector<std::string> warnings;
-    Result<Profile> profile = MeasureProfile(profile_input, &progress, &warnings);
-    output_.Warn(warnings);
+    MeasurementNotes notes;
+    Result<Profile> profile = MeasureProfile(profile_input, &progress, &notes);
+    output_.Warn(notes.warnings);
     if (!profile.ok()) return profile.error();
     if (!input->cluster.has_node()) input->cluster = profile.value().measured_on();
     input->profile = std::move(profile).value();

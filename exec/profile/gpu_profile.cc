@@ -123,7 +123,7 @@ std::size_t StepsOfGpuMeasurement(const ProfileInput& input) {
 }
 
 Result<Profile> MeasureGpuProfile(const ProfileInput& input, const MakeBackend& make_backend,
-                                  const ProbeSizes& sizes, Progress* progress) {
+                                  const ProbeSizes& sizes, Progress* progress, PhaseTimes* times) {
   GpuSamples samples;
   for (const PlanToMeasure& plan : input.plans) {
     const GpuMeasureOptions options{
@@ -132,11 +132,13 @@ Result<Profile> MeasureGpuProfile(const ProfileInput& input, const MakeBackend& 
         .warm_up_s = samples.primitives.times.empty() ? sizes.warm_up_s : sizes.warm_up_s / 2,
         .sizes = sizes,
         .data = input.data,
-        .begin_phase = [progress](const std::string& what) { progress->Step(what); }};
+        .begin_phase = [progress](const std::string& what) { progress->Step(what); },
+        .phase_times = times};
     const Status done = MeasureGpuPlan(input.model, plan.cluster, plan.plan, options, &samples);
     if (!done.ok()) return done.error();
   }
   progress->Step("host memory");
+  times->Begin("host memory");
   Profile profile = BuildEntries(samples.primitives);
   DescribeMemory(samples.layers, samples.scratch_bytes, &profile);
   profile.set_dispatch_s(RoundMeasured(samples.dispatch_s));
@@ -155,6 +157,7 @@ Result<Profile> MeasureGpuProfile(const ProfileInput& input, const MakeBackend& 
   profile.set_runtime_overhead_bytes(samples.overhead_bytes);
   *profile.mutable_measured_on() =
       GpuCluster(input.plans.front().cluster, profile, samples, input.threads);
+  times->End();
   return profile;
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "exec/profile/measure_gpu.h"
+#include "exec/profile/phase_times.h"
 #include "exec/profile/profile_input.h"
 #include "exec/runtime/backend.h"
 #include "hw_specs/profile.pb.h"
@@ -22,8 +23,9 @@ Result<std::unique_ptr<Backend>> MakeTimedCudaBackend(const ProfileInput& input)
 std::size_t StepsOfGpuMeasurement(const ProfileInput& input);
 
 // A profile without name, date and runs, which its caller knows. Takes about `input.seconds`,
-// shared by its plans, and two seconds to warm up. Errors as MeasureGpuPlan's (measure_gpu.h).
+// shared by its plans, and two seconds to warm up. Adds to `times`. Errors as MeasureGpuPlan's
+// (measure_gpu.h).
 Result<Profile> MeasureGpuProfile(const ProfileInput& input, const MakeBackend& make_backend,
-                                  const ProbeSizes& sizes, Progress* progress);
+                                  const ProbeSizes& sizes, Progress* progress, PhaseTimes* times);
 
 }  // namespace twinstep

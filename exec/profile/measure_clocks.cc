@@ -28,7 +28,7 @@ class ClockMeasurement {
  public:
   ClockMeasurement(const LoweredPlan& layers, const RepeatedRunOptions& run_options,
                    const ClockOptions& options)
-      : run_(layers, run_options), options_(options) {}
+      : run_(layers, run_options), phase_times_(run_options.phase_times), options_(options) {}
 
   Status Run(ClockTimes* times) {
     if (const Status started = run_.Start(/*fill_buffers=*/false); !started.ok()) return started;
@@ -64,6 +64,7 @@ class ClockMeasurement {
  private:
   // Iterations until the device has computed for steady_s.
   Status Watch(std::vector<Window>* windows) {
+    const PhaseTimes::Part part(phase_times_, &PhaseTime::measuring_s);
     windows->assign(1, {});
     double computed_s = 0;
     while (computed_s < options_.steady_s) {
@@ -114,6 +115,7 @@ class ClockMeasurement {
   }
 
   RepeatedRun run_;
+  PhaseTimes* const phase_times_;
   const ClockOptions options_;
   std::map<Primitive, double> steady_s_;
 };
@@ -131,6 +133,7 @@ Status MeasureRested(const LoweredPlan& one_layer, double boost_s,
   RepeatedRun run(one_layer, run_options);
   if (const Status started = run.Start(/*fill_buffers=*/false); !started.ok()) return started;
   if (const Status warm = run.WarmUp(0); !warm.ok()) return warm;
+  const PhaseTimes::Part part(run_options.phase_times, &PhaseTime::measuring_s);
   const auto boost_ns = static_cast<std::int64_t>(boost_s * 1e9);
   for (int i = 0; i <= options.repeats; ++i) {
     Rest(options.long_rest_s);

@@ -73,9 +73,12 @@ class GpuMeasurement {
   double WarmUpSeconds() const { return options_.warm_up_s / 4; }
   void BeginPhase(const char* what) const {
     if (options_.begin_phase) options_.begin_phase(what);
+    if (options_.phase_times != nullptr) options_.phase_times->Begin(what);
   }
   RepeatedRunOptions RunOptions() const {
-    return {.make_backend = options_.make_backend, .pause_s = options_.sizes.pause_s};
+    return {.make_backend = options_.make_backend,
+            .pause_s = options_.sizes.pause_s,
+            .phase_times = options_.phase_times};
   }
   LoweredPlan LoweredGraph(TaskGraph graph) const {
     LoweredPlan lowered{.model = layers_.model,

@@ -18,6 +18,7 @@
 
 #include "exec/profile/measure_clocks.h"
 #include "exec/profile/measure_plan.h"
+#include "exec/profile/phase_times.h"
 #include "exec/runtime/backend.h"
 #include "hw_specs/cluster.pb.h"
 #include "model_zoo/model.pb.h"
@@ -55,6 +56,7 @@ struct GpuMeasureOptions {
   std::string data = {};  // As LoweredPlan::data.
   // Called at the begin of each of kGpuPhases phases with what is measured.
   std::function<void(const std::string&)> begin_phase = {};
+  PhaseTimes* phase_times = nullptr;  // Adds how long each took.
 };
 inline constexpr int kGpuPhases = 9;
 

@@ -152,6 +152,11 @@ class PlanMeasurement {
   int threads_of_run() const { return std::min(options_.threads, ranks()); }
   int busy_threads() const { return static_cast<int>(together_runs_.size()) * threads_of_run(); }
 
+  void BeginPhase(bool has_busy) const {
+    if (options_.phase_times == nullptr) return;
+    options_.phase_times->Begin(has_busy ? "tasks on busy threads" : "tasks alone");
+  }
+
   // As many as fit into memory: one to run alone, and one more at least to run with others.
   Status CreateRuns() {
     const double memory = kMemoryShare * static_cast<double>(AllocatableBytes());
@@ -159,6 +164,8 @@ class PlanMeasurement {
     const int fit = static_cast<int>(std::clamp(memory / run_bytes, 1.0, 1e6)) - 1;
     const int wanted = options_.threads > 1 ? options_.threads / threads_of_run() : 0;
     for (int i = 0; i <= std::min(wanted, fit); ++i) {
+      BeginPhase(i > 0);
+      const PhaseTimes::Part part(options_.phase_times, &PhaseTime::starting_s);
       Result<std::unique_ptr<PlanRun>> run =
           PlanRun::Create(lowered_, {.threads = i == 0 ? 1 : threads_of_run()});
       if (!run.ok()) return run.error();
@@ -170,6 +177,8 @@ class PlanMeasurement {
   // The first iteration only brings the run's memory back into the caches; a long one does not
   // depend on what was there before.
   Status MeasureAlone(double seconds) {
+    BeginPhase(/*has_busy=*/false);
+    const PhaseTimes::Part part(options_.phase_times, &PhaseTime::measuring_s);
     const Clock::time_point begin = Clock::now();
     bool warm = false;
     do {
@@ -182,6 +191,8 @@ class PlanMeasurement {
   }
 
   Status MeasureTogether(double seconds) {
+    BeginPhase(/*has_busy=*/true);
+    const PhaseTimes::Part part(options_.phase_times, &PhaseTime::measuring_s);
     std::vector<MeasuredPrimitives> measured(together_runs_.size(),
                                              MeasuredPrimitives(together_.size()));
     ParallelRuns runs(&together_runs_, iteration_s_);

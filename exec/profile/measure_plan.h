@@ -15,6 +15,7 @@
 #include <map>
 #include <vector>
 
+#include "exec/profile/phase_times.h"
 #include "exec/profile/plan_run.h"
 #include "exec/profile/primitive.h"
 #include "sim/result.h"
@@ -47,6 +48,7 @@ struct MeasureOptions {
   double seconds = 5;  // To spend; a plan whose iterations take longer gets its few iterations.
   // Called at the begin of each of at most kMeasuringRounds rounds.
   std::function<void()> begin_round = {};
+  PhaseTimes* phase_times = nullptr;  // Adds how long what took.
 };
 
 // Adds to `samples`, which may hold other plans' times. An Error (kNo) names rank and pool where

@@ -76,7 +76,7 @@ std::string NameOf(const PlanToMeasure& plan) { return plan.name.empty() ? "the 
 
 // What is left of the time is shared by the plans that are left.
 Result<PrimitiveSamples> MeasurePlans(const ProfileInput& input, Progress* progress,
-                                      std::vector<std::string>* warnings) {
+                                      MeasurementNotes* notes) {
   const auto begin = std::chrono::steady_clock::now();
   PrimitiveSamples samples;
   for (std::size_t i = 0; i < input.plans.size(); ++i) {
@@ -87,15 +87,18 @@ Result<PrimitiveSamples> MeasurePlans(const ProfileInput& input, Progress* progr
     Result<LoweredPlan> lowered = LowerToMeasure(input.model, plan, share_s);
     if (!lowered.ok()) return lowered.error();
     lowered.value().data = input.data;
-    const MeasureOptions options{.threads = input.threads, .seconds = share_s, .begin_round = [&] {
-                                   progress->Step(StrCat("measuring ", NameOf(plan)));
-                                 }};
+    const MeasureOptions options{
+        .threads = input.threads,
+        .seconds = share_s,
+        .begin_round = [&] { progress->Step(StrCat("measuring ", NameOf(plan))); },
+        .phase_times = &notes->times};
     const Status done = MeasurePlan(lowered.value(), options, &samples);
     if (!done.ok()) return done.error();
   }
   if (samples.busy_threads < input.threads && input.threads > 1) {
-    warnings->push_back(StrCat("memory has room for ", samples.busy_threads, " of ", input.threads,
-                               " busy threads: times under load are too short"));
+    notes->warnings.push_back(StrCat("memory has room for ", samples.busy_threads, " of ",
+                                     input.threads,
+                                     " busy threads: times under load are too short"));
   }
   return samples;
 }
@@ -132,17 +135,19 @@ std::size_t StepsOfMeasurement(const ProfileInput& input) {
 }
 
 Result<Profile> MeasureProfile(const ProfileInput& input, Progress* progress,
-                               std::vector<std::string>* warnings) {
+                               MeasurementNotes* notes) {
   if (input.on_gpu) {
-    Result<Profile> measured = MeasureGpuProfile(input, MakeTimedCudaBackend, {}, progress);
+    Result<Profile> measured =
+        MeasureGpuProfile(input, MakeTimedCudaBackend, {}, progress, &notes->times);
     if (!measured.ok()) return measured;
     Profile profile = ProvenanceOf(input);
     profile.MergeFrom(measured.value());
     return profile;
   }
-  const Result<PrimitiveSamples> samples = MeasurePlans(input, progress, warnings);
+  const Result<PrimitiveSamples> samples = MeasurePlans(input, progress, notes);
   if (!samples.ok()) return samples.error();
   progress->Step("measuring cores and memory");
+  notes->times.Begin("cores and memory");
   Profile profile = ProvenanceOf(input);
   profile.MergeFrom(BuildEntries(samples.value()));
   const Status memory = ProfileLastMemory(input, &profile);
@@ -154,6 +159,7 @@ Result<Profile> MeasureProfile(const ProfileInput& input, Progress* progress,
   workers->set_wake_s(RoundMeasured(MeasureWakeSeconds()));
   workers->set_look_s(LaneScheduler::kLookSeconds);
   workers->set_handoff_s(RoundMeasured(MeasureHandoffSeconds()));
+  notes->times.End();
   return profile;
 }
 

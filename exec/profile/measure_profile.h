@@ -1,14 +1,15 @@
 // Measures plans on this machine into a Profile with its provenance.
 //
 //   Progress progress(StepsOfMeasurement(input));
-//   std::vector<std::string> warnings;
-//   Result<Profile> profile = MeasureProfile(input, &progress, &warnings);
+//   MeasurementNotes notes;
+//   Result<Profile> profile = MeasureProfile(input, &progress, &notes);
 #pragma once
 
 #include <cstddef>
 #include <string>
 #include <vector>
 
+#include "exec/profile/phase_times.h"
 #include "exec/profile/profile_input.h"
 #include "hw_specs/profile.pb.h"
 #include "sim/report/progress.h"
@@ -25,9 +26,14 @@ Profile ProvenanceOf(const ProfileInput& input);
 // How many times MeasureProfile calls progress->Step().
 std::size_t StepsOfMeasurement(const ProfileInput& input);
 
-// Takes about `input.seconds`, shared by its plans. Warnings say where times under load could not
-// be measured as asked. An Error of kNo where a plan does not fit into memory.
+struct MeasurementNotes {
+  std::vector<std::string> warnings;  // Where times under load could not be measured as asked.
+  PhaseTimes times;                   // Where the time went.
+};
+
+// Takes about `input.seconds`, shared by its plans, and what runs need to start. An Error of kNo
+// where a plan does not fit into memory.
 Result<Profile> MeasureProfile(const ProfileInput& input, Progress* progress,
-                               std::vector<std::string>* warnings);
+                               MeasurementNotes* notes);
 
 }  // namespace twinstep

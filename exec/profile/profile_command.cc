@@ -6,6 +6,7 @@
 
 #include "exec/profile/build_profile.h"
 #include "exec/profile/measure_profile.h"
+#include "exec/profile/phase_times.h"
 #include "exec/profile/profile_input.h"
 #include "exec/profile/profile_options.h"
 #include "exec/profile/statistics.h"
@@ -48,10 +49,10 @@ class Command {
     Result<AtomicFile> file = AtomicFile::Create(input.output);
     if (!file.ok()) return file.error();
     Progress progress(StepsOfMeasurement(input));
-    std::vector<std::string> warnings;
-    const Result<Profile> measured = MeasureProfile(input, &progress, &warnings);
+    MeasurementNotes notes;
+    const Result<Profile> measured = MeasureProfile(input, &progress, &notes);
     progress.Finish();
-    output_.Warn(warnings);
+    output_.Warn(notes.warnings);
     if (!measured.ok()) return measured.error();
     Profile profile = input.earlier.value_or(Profile());
     if (input.earlier.has_value()) {
@@ -67,6 +68,7 @@ class Command {
     if (!committed.ok()) return committed;
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
     Report(input, measured.value(), elapsed.count());
+    output_.out() << PhaseTable(notes.times.phases());
     return Unit{};
   }
 

@@ -35,6 +35,7 @@ RepeatedRun::RepeatedRun(LoweredPlan lowered, const RepeatedRunOptions& options)
     : lowered_(std::move(lowered)), options_(options) {}
 
 Status RepeatedRun::Start(bool fill_buffers) {
+  const PhaseTimes::Part part(options_.phase_times, &PhaseTime::starting_s);
   Result<std::unique_ptr<Backend>> backend = options_.make_backend();
   if (!backend.ok()) return backend.error();
   Backend* const device = backend.value().get();
@@ -56,6 +57,7 @@ Status RepeatedRun::Start(bool fill_buffers) {
 }
 
 Status RepeatedRun::WarmUp(double seconds) {
+  const PhaseTimes::Part part(options_.phase_times, &PhaseTime::warming_up_s);
   const Clock::time_point begin = Clock::now();
   int iterations = 0;
   do {
@@ -79,6 +81,7 @@ void RepeatedRun::Collect(Means* means, const std::function<bool(TaskId)>& count
 
 Status RepeatedRun::Measure(double seconds, Means* means,
                             const std::function<bool(TaskId)>& counts) {
+  const PhaseTimes::Part part(options_.phase_times, &PhaseTime::measuring_s);
   const Clock::time_point begin = Clock::now();
   for (int i = 0; i < kFewestIterations || Since(begin) < seconds; ++i) {
     for (int k = 0; k <= pause_; ++k) {

@@ -14,6 +14,7 @@
 #include <memory>
 #include <vector>
 
+#include "exec/profile/phase_times.h"
 #include "exec/profile/plan_run.h"
 #include "exec/profile/primitive.h"
 #include "exec/runtime/backend.h"
@@ -35,6 +36,7 @@ struct RepeatedRunOptions {
   std::function<Result<std::unique_ptr<Backend>>()> make_backend;
   // Between two iterations that are looked at others run, so that the device has no time to cool.
   double pause_s = 0;
+  PhaseTimes* phase_times = nullptr;  // If its time is to be counted.
 };
 
 class RepeatedRun {

@@ -82,8 +82,9 @@ Plan ChunkPlanOf() {
 // Every primitive of the plans is in the profile, and the simulator takes it.
 void ExpectCovered(const ProfileInput& input) {
   Progress progress(StepsOfGpuMeasurement(input));
+  PhaseTimes times;
   const Result<Profile> measured =
-      MeasureGpuProfile(input, MakeCpuBackend, SmallSizes(), &progress);
+      MeasureGpuProfile(input, MakeCpuBackend, SmallSizes(), &progress, &times);
   ASSERT_TRUE(measured.ok()) << measured.error().message;
   const Profile& profile = measured.value();
   EXPECT_TRUE(ValidateProfile(profile, {}).ok()) << ValidateProfile(profile, {}).error().message;

@@ -65,6 +65,10 @@ TEST_F(ProfileCommand, WritesEntriesWithProvenance) {
   EXPECT_EQ(run.err, "");
   EXPECT_THAT(run.out, HasSubstr(" operators, "));
   EXPECT_THAT(run.out, HasSubstr(file_));
+  for (const char* phase : {"\n  time in s ", "\n  tasks alone ", "\n  tasks on busy threads ",
+                            "\n  cores and memory ", "\n  all "}) {
+    EXPECT_THAT(run.out, HasSubstr(phase));
+  }
   const Profile profile = ReadOrFail();
   EXPECT_THAT(profile.name(), StartsWith("tiny-llama-gqa on "));
   EXPECT_THAT(profile.machine(), MatchesRegex(".*, [0-9]+ cores?, .*GiB"));
