@@ -11,11 +11,15 @@
 //
 // Of several processes each has the memory and runs the tasks of its own ranks; all are called
 // alike, and Read gives all of them what one has.
+//
+// cuda_backend.cc makes it and its GPUs; backend_memory.cc, backend_streams.cc, backend_tasks.cc,
+// backend_groups.cc and backend_processes.cc have the parts by which they are named.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -84,53 +88,61 @@ class CudaBackend : public Backend {
     TaskId task;
   };
 
+  // Through shared_ at a time.
+  static constexpr std::size_t kSharedBytes = std::size_t{16} << 20;
+  // Between looks at what may keep work from ending.
+  static constexpr auto kLookInterval = std::chrono::seconds(1);
+
+  // cuda_backend.cc
   Status MakeGpus();
   Status ConnectGpus();
-  // A communicator: the group of a lane's rendezvous, in the same order in all processes.
-  struct NcclPlan {
-    std::vector<NcclGroup::Member> own;
-    int size = 0;
-    bool has_messages = false;
-    std::vector<RendezvousId> rendezvous;
-  };
-  Result<std::vector<NcclPlan>> PlanNcclGroups() const;
-  Status JoinGroups();
-  Status Allocate();
-  Status AllocateArena(std::size_t rank, Pool pool);
-  Status MakeLanes();
-  Status AllocateScratch();
-  Status CheckMemoryLimit() const;
-  Status MakeTimes();
-  Status TuneOperators();
-  Status ZeroArenas();
-  void BindOperands();
-  std::byte* Address(BufferId buffer) const;
-  BackendMemory MemoryOfRank(std::size_t rank) const;  // Arena and scratch.
-  bool IsOwn(std::size_t rank) const { return rank >= ranks_.first && rank < ranks_.end; }
-  bool IsOwnTask(TaskId task) const { return IsOwn(program_->graph->tasks[task].rank); }
   const Gpu& GpuOf(TaskId task) const;
   // Makes the GPU of a task or rank the current one, which kernels and events need.
   void UseGpuOf(TaskId task);
   Status UseGpuOfRank(std::size_t rank) const;
+  bool IsOwn(std::size_t rank) const { return rank >= ranks_.first && rank < ranks_.end; }
+  bool IsOwnTask(TaskId task) const { return IsOwn(program_->graph->tasks[task].rank); }
+  void Check(cudaError_t code, const char* what, TaskId task);
+  void Check(const Status& status, TaskId task);
+
+  // backend_memory.cc
+  Status Allocate();
+  Status AllocateArena(std::size_t rank, Pool pool);
+  Status AllocateScratch();
+  Status CheckMemoryLimit() const;
+  Status ZeroArenas();
+  std::byte* Address(BufferId buffer) const;
+  BackendMemory MemoryOfRank(std::size_t rank) const;  // Arena and scratch.
+
+  // backend_streams.cc
+  Status MakeLanes();
+  Status MakeTimes();
   std::size_t LaneOf(TaskId task) const;
   LaneStream& StreamOf(TaskId task) { return lanes_[LaneOf(task)]; }
+  void RecordStart(TaskId task);
+  void RecordEnd(TaskId task);
+
+  // backend_tasks.cc
+  void BindOperands();
+  Status TuneOperators();
   KernelCall CallOf(TaskId task);
   KernelCall GemmCallOf(TaskId task, const std::byte** residual);
   void RunOnHost(TaskId task);
+  Status LaunchOperator(TaskId task);
+
+  // backend_groups.cc
+  Status JoinGroups();
   // The lanes of the tasks, which are members of a rendezvous from `first_member` on, wait for the
   // events of all of them.
   void Meet(std::span<const TaskId> tasks, std::uint32_t first_member,
             const std::vector<cudaEvent_t>& events);
   void ExchangeByNccl(RendezvousId rendezvous);
+
+  // backend_processes.cc
   Status ReadForAll(BufferId buffer, std::int64_t offset, std::span<std::byte> bytes) const;
   Status WaitFor(cudaStream_t stream) const;
   // An Error where another process has ended, or NCCL knows of one.
   Status CheckOthers() const;
-  Status LaunchOperator(TaskId task);
-  void RecordStart(TaskId task);
-  void RecordEnd(TaskId task);
-  void Check(cudaError_t code, const char* what, TaskId task);
-  void Check(const Status& status, TaskId task);
 
   CudaOptions options_;
   ProcessPlace place_;

@@ -3,8 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "exec/runtime/backend.h"
 #include "exec/runtime/processes.h"
@@ -36,18 +34,5 @@ struct CudaOptions {
 // what is missing: built without CUDA, no driver, no GPU; Prepare's, a library or GPUs' access to
 // each other's memory.
 Result<std::unique_ptr<Backend>> MakeCudaBackend(const CudaOptions& options);
-
-// What plans for the GPU, and what is measured on it, must know of it.
-struct CudaDevice {
-  std::string name;
-  std::int64_t memory_bytes = 0;
-  int multiprocessors = 0;
-  std::int64_t l2_bytes = 0;
-};
-Result<CudaDevice> DescribeCudaDevice(int device);
-
-// What numbers depend on besides the GPU: "driver 580.159.04", "CUDA 13.0", "cuBLASLt 13.0.2",
-// "cuDNN 9.14.0"; of libraries those that can be loaded.
-std::vector<std::string> CudaVersions();
 
 }  // namespace twinstep

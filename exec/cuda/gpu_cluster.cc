@@ -1,6 +1,6 @@
 #include "exec/cuda/gpu_cluster.h"
 
-#include "exec/cuda/cuda_options.h"
+#include "exec/cuda/cuda_device.h"
 
 namespace twinstep {
 

@@ -53,12 +53,12 @@ Result<NcclId> MakeNcclId() {
 }
 
 Result<std::unique_ptr<NcclGroup>> NcclGroup::Create(const NcclId& id,
-                                                     std::span<const Member> own_members, int size,
-                                                     bool has_messages) {
+                                                     std::span<const NcclMember> own_members,
+                                                     int size, bool has_messages) {
   const Result<const Nccl*> nccl = LoadNccl();
   if (!nccl.ok()) return nccl.error();
   std::unique_ptr<NcclGroup> group(new NcclGroup(nccl.value(), size));
-  for (const Member& member : own_members) {
+  for (const NcclMember& member : own_members) {
     const Status set = CudaCall(cudaSetDevice(member.device), "cudaSetDevice");
     if (!set.ok()) return set.error();
     Result<DeviceMemory> accumulators =
@@ -75,10 +75,6 @@ Result<std::unique_ptr<NcclGroup>> NcclGroup::Create(const NcclId& id,
   const Status met = group->ConnectNeighbours();
   if (!met.ok()) return met.error();
   return group;
-}
-
-bool NcclGroup::IsMessage(OpCode op) {
-  return op != OpCode::kAllReduce && op != OpCode::kReduceScatter && op != OpCode::kAllGather;
 }
 
 // NCCL connects collectives at once (NCCL_RUNTIME_CONNECT), and a pair with its first message.

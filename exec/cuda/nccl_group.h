@@ -22,6 +22,7 @@
 #include "exec/cuda/group_operations.h"
 #include "exec/cuda/libraries.h"
 #include "exec/cuda/memory.h"
+#include "exec/cuda/nccl_plan.h"
 #include "sim/graph/op.h"
 #include "sim/result.h"
 
@@ -34,18 +35,11 @@ Result<NcclId> MakeNcclId();
 
 class NcclGroup {
  public:
-  // A member of this process: its place in the group of `size` members, its GPU.
-  struct Member {
-    int index = 0;
-    int device = 0;
-  };
-  // Neighbours of the ring of members send and receive; others are collectives.
-  static bool IsMessage(OpCode op);
   // Returns once all processes with members have called it. Members connect now: while kernels wait
   // for their peers is no time for it.
   static Result<std::unique_ptr<NcclGroup>> Create(const NcclId& id,
-                                                   std::span<const Member> own_members, int size,
-                                                   bool has_messages);
+                                                   std::span<const NcclMember> own_members,
+                                                   int size, bool has_messages);
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
   ~NcclGroup();
@@ -66,7 +60,7 @@ class NcclGroup {
 
  private:
   struct Connected {
-    Member member;
+    NcclMember member;
     ncclComm_t communicator = nullptr;
     DeviceMemory accumulators;  // All members', of exact sums.
   };

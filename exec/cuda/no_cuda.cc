@@ -1,5 +1,6 @@
-// In place of the backend where this program was built without CUDA.
+// In place of the backend and its GPUs where this program was built without CUDA.
 
+#include "exec/cuda/cuda_device.h"
 #include "exec/cuda/cuda_options.h"
 #include "sim/str_cat.h"
 

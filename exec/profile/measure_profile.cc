@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "exec/cpu/lane_scheduler.h"
-#include "exec/cuda/cuda_options.h"
+#include "exec/cuda/cuda_device.h"
 #include "exec/profile/build_profile.h"
 #include "exec/profile/dispatch_cost.h"
 #include "exec/profile/fewer_micro_batches.h"

@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "exec/cuda/cuda_device.h"
 #include "exec/cuda/cuda_options.h"
 #include "exec/runtime/batch.h"
 #include "exec/runtime/executor.h"

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "exec/cuda/cuda_device.h"
 #include "exec/cuda/cuda_options.h"
 #include "tests/exec/cuda/gpu_training.h"
 #include "tests/exec/cuda/has_gpu.h"

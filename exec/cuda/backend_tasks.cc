@@ -1,0 +1,143 @@
+// What a task of one rank runs: an operator, a copy or a host task.
+
+#include "exec/cuda/cuda_backend.h"
+#include "exec/cuda/cuda_error.h"
+#include "exec/cuda/kernels/elementwise.h"
+#include "exec/cuda/profiler_range.h"
+
+namespace twinstep::cuda {
+namespace {
+
+bool IsCopy(OpCode op) { return op == OpCode::kCopyH2D || op == OpCode::kCopyD2H; }
+
+}  // namespace
+
+void CudaBackend::BindOperands() {
+  const TaskGraph& graph = *program_->graph;
+  operands_.reserve(graph.operands.size());
+  for (const Operand& x : graph.operands) {
+    if (!IsOwn(graph.buffers[x.buffer].rank)) {
+      operands_.push_back(nullptr);
+      continue;
+    }
+    operands_.push_back(Address(x.buffer) + graph.slices[x.slice].offset);
+  }
+  members_.reserve(program_->members.size());
+  for (const TaskId id : program_->members) {
+    const Task& task = graph.tasks[id];
+    std::byte* const* first = operands_.data() + task.operand_begin;
+    members_.push_back({.read = task.read_count > 0 ? first[0] : nullptr,
+                        .write = task.write_count > 0 ? first[task.read_count] : nullptr});
+  }
+  host_calls_.reserve(graph.tasks.size());
+  for (TaskId id = 0; id < graph.TaskCount(); ++id) host_calls_.push_back({this, id});
+}
+
+Status CudaBackend::TuneOperators() {
+  const TaskGraph& graph = *program_->graph;
+  for (TaskId id = 0; id < graph.TaskCount(); ++id) {
+    const Task& task = graph.tasks[id];
+    if (task.kind == TaskKind::kHost || task.rendezvous != kNone || !IsOwn(task.rank)) continue;
+    const std::byte* residual = nullptr;
+    const KernelCall call = GemmCallOf(id, &residual);
+    Status tuned = UseGpuOfRank(task.rank);
+    if (tuned.ok()) tuned = GpuOf(id).operators->Tune(call, residual);
+    if (!tuned.ok()) return tuned;
+  }
+  for (const Gpu& gpu : gpus_) {
+    Status tuned = CudaCall(cudaSetDevice(gpu.device), "cudaSetDevice");
+    if (tuned.ok()) tuned = CudaCall(cudaDeviceSynchronize(), "tuning");
+    if (!tuned.ok()) return tuned;
+  }
+  return Unit{};
+}
+
+KernelCall CudaBackend::CallOf(TaskId id) {
+  const Task& task = program_->graph->tasks[id];
+  std::byte* const* operands = operands_.data() + task.operand_begin;
+  const LaneStream& lane = StreamOf(id);
+  return {.shape = program_->graph->shapes[task.shape],
+          .gradient_dtype = program_->gradient_dtype,
+          .reads = {operands, task.read_count},
+          .writes = {operands + task.read_count, task.write_count},
+          .place = program_->places[id],
+          .step = reinterpret_cast<const DeviceStep*>(GpuOf(id).step.get()),
+          .workspace = lane.scratch.get(),
+          .stream = lane.stream};
+}
+
+// The call of a task, which writes the sum with the residual where a pair's product does.
+KernelCall CudaBackend::GemmCallOf(TaskId id, const std::byte** residual) {
+  KernelCall call = CallOf(id);
+  if (pairs_.fusion[id] == Fusion::kGemmAdd) {
+    const KernelCall sum = CallOf(pairs_.partner[id]);
+    call.writes = sum.writes;
+    *residual = sum.reads[1];
+  }
+  return call;
+}
+
+void CudaBackend::RunOnHost(TaskId id) {
+  const Task& task = program_->graph->tasks[id];
+  std::byte* const* operands = operands_.data() + task.operand_begin;
+  GpuOf(id).worker->Run({.shape = program_->graph->shapes[task.shape],
+                         .gradient_dtype = program_->gradient_dtype,
+                         .state_dtype = program_->state_dtype,
+                         .reads = {operands, task.read_count},
+                         .writes = {operands + task.read_count, task.write_count},
+                         .step = step_,
+                         .place = program_->places[id]});
+}
+
+Status CudaBackend::LaunchOperator(TaskId id) {
+  const std::byte* residual = nullptr;
+  const KernelCall call = GemmCallOf(id, &residual);
+  switch (pairs_.fusion[id]) {
+    case Fusion::kNone:
+    case Fusion::kGemmAdd:
+      return GpuOf(id).operators->Launch(call, residual);
+    case Fusion::kWithNext:
+    case Fusion::kWithPrevious:
+      return Unit{};
+    default:
+      break;
+  }
+  const KernelCall first = CallOf(pairs_.partner[id]);
+  const std::int64_t n = call.shape.dims[0], f = call.shape.dims[1];
+  if (pairs_.fusion[id] == Fusion::kSwiGluBackward) {
+    return CudaCall(LaunchSwiGluBackward(call.shape.dtype, n, f, first.reads[0], first.reads[2],
+                                         call.writes[0], call.stream),
+                    "SwiGLU backward");
+  }
+  std::byte* const silu = pairs_.fusion[id] == Fusion::kSwiGluWithSilu ? first.writes[0] : nullptr;
+  return CudaCall(LaunchSwiGluForward(call.shape.dtype, n, f, first.reads[0], silu, call.writes[0],
+                                      call.stream),
+                  "SwiGLU");
+}
+
+void CudaBackend::Launch(TaskId id) {
+  if (!IsOwnTask(id)) return;
+  const Task& task = program_->graph->tasks[id];
+  const OpShape& shape = program_->graph->shapes[task.shape];
+  const ProfilerRange range(shape.op);
+  const cudaStream_t stream = StreamOf(id).stream;
+  UseGpuOf(id);
+  RecordStart(id);
+  if (task.kind == TaskKind::kHost) {
+    const auto call = [](void* data) {
+      const auto* const host_call = static_cast<const HostCall*>(data);
+      host_call->backend->RunOnHost(host_call->task);
+    };
+    Check(cudaLaunchHostFunc(stream, call, &host_calls_[id]), "cudaLaunchHostFunc", id);
+  } else if (IsCopy(shape.op)) {
+    std::byte* const* operands = operands_.data() + task.operand_begin;
+    Check(cudaMemcpyAsync(operands[1], operands[0], static_cast<std::size_t>(shape.dims[0]),
+                          cudaMemcpyDefault, stream),
+          Name(shape.op), id);
+  } else {
+    Check(LaunchOperator(id), id);
+  }
+  RecordEnd(id);
+}
+
+}  // namespace twinstep::cuda
