@@ -145,4 +145,8 @@ Status AttentionEngine::Launch(const KernelCall& call) {
   return forward ? LaunchForward(call, *plan) : LaunchBackward(call, *plan);
 }
 
+void AttentionEngine::ForgetStream() {
+  if (handle_ != nullptr) cudnn_->SetStream(handle_, nullptr);
+}
+
 }  // namespace twinstep::cuda

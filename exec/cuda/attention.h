@@ -31,6 +31,8 @@ class AttentionEngine {
   // Of a shape that was prepared.
   std::size_t WorkspaceBytes(const OpShape& shape) const;
   Status Launch(const KernelCall& call);
+  // cuDNN no longer knows the stream of the last launch.
+  void ForgetStream();
 
  private:
   Status LaunchForward(const KernelCall& call, const CudnnPlan& plan);

@@ -135,6 +135,25 @@ void CudaBackend::Write(BufferId buffer, std::int64_t offset, std::span<const st
   if (code != cudaSuccess && !error_.has_value()) error_ = CudaCall(code, "writing").error();
 }
 
+void CudaBackend::WriteRepeated(BufferId buffer, std::int64_t offset, std::int64_t bytes,
+                                std::span<const std::byte> block) {
+  const Buffer& to = program_->graph->buffers[buffer];
+  if (to.pool != Pool::kGpu) return Backend::WriteRepeated(buffer, offset, bytes, block);
+  if (bytes <= 0 || !IsOwn(to.rank)) return;
+  // Only the first block comes from the host; what is there is then copied behind itself.
+  const auto all = static_cast<std::size_t>(bytes);
+  std::size_t written = std::min(all, block.size());
+  Write(buffer, offset, block.first(written));
+  std::byte* const begin = Address(buffer) + offset;
+  Status status = UseGpuOfRank(to.rank);
+  while (status.ok() && written < all) {
+    const std::size_t more = std::min(written, all - written);
+    status = CudaCall(cudaMemcpy(begin + written, begin, more, cudaMemcpyDefault), "writing");
+    written += more;
+  }
+  if (!status.ok() && !error_.has_value()) error_ = status.error();
+}
+
 void CudaBackend::Read(BufferId buffer, std::int64_t offset, std::span<std::byte> bytes) const {
   if (bytes.empty()) return;
   const Status read = world_ != nullptr

@@ -34,22 +34,18 @@ void CudaBackend::BindOperands() {
 }
 
 Status CudaBackend::TuneOperators() {
-  const TaskGraph& graph = *program_->graph;
-  for (TaskId id = 0; id < graph.TaskCount(); ++id) {
-    const Task& task = graph.tasks[id];
-    if (task.kind == TaskKind::kHost || task.rendezvous != kNone || !IsOwn(task.rank)) continue;
-    const std::byte* residual = nullptr;
-    const KernelCall call = GemmCallOf(id, &residual);
-    Status tuned = UseGpuOfRank(task.rank);
-    if (tuned.ok()) tuned = GpuOf(id).operators->Tune(call, residual);
-    if (!tuned.ok()) return tuned;
-  }
-  for (const Gpu& gpu : gpus_) {
-    Status tuned = CudaCall(cudaSetDevice(gpu.device), "cudaSetDevice");
-    if (tuned.ok()) tuned = CudaCall(cudaDeviceSynchronize(), "tuning");
-    if (!tuned.ok()) return tuned;
-  }
-  return Unit{};
+  return OnEachGpu([this](const Gpu& gpu) -> Status {
+    const TaskGraph& graph = *program_->graph;
+    for (TaskId id = 0; id < graph.TaskCount(); ++id) {
+      const Task& task = graph.tasks[id];
+      if (task.kind == TaskKind::kHost || task.rendezvous != kNone || !IsOwn(task.rank)) continue;
+      if (&GpuOf(id) != &gpu) continue;
+      const std::byte* residual = nullptr;
+      const KernelCall call = GemmCallOf(id, &residual);
+      if (const Status tuned = gpu.operators->Tune(call, residual); !tuned.ok()) return tuned;
+    }
+    return CudaCall(cudaDeviceSynchronize(), "tuning");
+  });
 }
 
 KernelCall CudaBackend::CallOf(TaskId id) {

@@ -26,7 +26,9 @@ int HostThreads(const CudaOptions& options, std::size_t gpus) {
 
 CudaBackend::CudaBackend(const CudaOptions& options)
     : options_(options),
-      place_(options.processes == nullptr ? ProcessPlace{} : options.processes->place()) {}
+      place_(options.processes == nullptr ? ProcessPlace{} : options.processes->place()),
+      operators_(options.operators == nullptr ? std::make_shared<OperatorCache>()
+                                              : options.operators) {}
 
 Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(const CudaOptions& options) {
   const Result<CudaDevice> device = DescribeCudaDevice(options.device);
@@ -47,6 +49,7 @@ CudaBackend::~CudaBackend() {
   for (const Gpu& gpu : gpus_) {
     cudaSetDevice(gpu.device);
     cudaDeviceSynchronize();
+    if (gpu.operators != nullptr) gpu.operators->ForgetStream();
   }
   // Communicators may know the streams.
   groups_.clear();
@@ -114,13 +117,10 @@ Status CudaBackend::MakeGpus() {
     gpu.device = first + static_cast<int>(i);
     const Status set = CudaCall(cudaSetDevice(gpu.device), "cudaSetDevice");
     if (!set.ok()) return set;
-    Result<std::unique_ptr<Operators>> operators =
-        Operators::Create({.device = gpu.device, .deterministic = options_.deterministic});
+    const Result<Operators*> operators =
+        operators_->Of({.device = gpu.device, .deterministic = options_.deterministic});
     if (!operators.ok()) return operators.error();
-    gpu.operators = std::move(operators).value();
-    for (const OpShape& shape : graph.shapes) {
-      if (const Status planned = gpu.operators->Plan(shape); !planned.ok()) return planned;
-    }
+    gpu.operators = operators.value();
     gpu.worker = std::make_unique<HostWorker>(HostThreads(options_, gpus_.size()));
     const Status made = CudaCall(cudaStreamCreateWithFlags(&gpu.control, cudaStreamNonBlocking),
                                  "cudaStreamCreate");
@@ -129,7 +129,27 @@ Status CudaBackend::MakeGpus() {
     if (!step.ok()) return step.error();
     gpu.step = std::move(step).value();
   }
-  return Unit{};
+  return OnEachGpu([&graph](Gpu& gpu) -> Status {
+    for (const OpShape& shape : graph.shapes) {
+      if (const Status planned = gpu.operators->Plan(shape); !planned.ok()) return planned;
+    }
+    return Unit{};
+  });
+}
+
+Status CudaBackend::OnEachGpu(const std::function<Status(Gpu&)>& work) {
+  std::vector<Status> done(gpus_.size(), Unit{});
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < gpus_.size(); ++i) {
+      threads.emplace_back([this, i, &work, &done] {
+        done[i] = CudaCall(cudaSetDevice(gpus_[i].device), "cudaSetDevice");
+        if (done[i].ok()) done[i] = work(gpus_[i]);
+      });
+    }
+  }
+  const auto failed = std::ranges::find_if(done, [](const Status& status) { return !status.ok(); });
+  return failed == done.end() ? Status(Unit{}) : *failed;
 }
 
 Status CudaBackend::ConnectGpus() {
@@ -202,6 +222,10 @@ bool CudaBackend::Finished(TaskId id) const {
 }  // namespace twinstep::cuda
 
 namespace twinstep {
+
+std::shared_ptr<cuda::OperatorCache> MakeOperatorCache() {
+  return std::make_shared<cuda::OperatorCache>();
+}
 
 Result<std::unique_ptr<Backend>> MakeCudaBackend(const CudaOptions& options) {
   Result<std::unique_ptr<cuda::CudaBackend>> backend = cuda::CudaBackend::Create(options);

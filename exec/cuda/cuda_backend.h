@@ -22,6 +22,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -50,6 +51,8 @@ class CudaBackend : public Backend {
   Status Prepare(std::shared_ptr<const Program> program) override;
   void Write(BufferId buffer, std::int64_t offset, std::span<const std::byte> bytes) override;
   void Read(BufferId buffer, std::int64_t offset, std::span<std::byte> bytes) const override;
+  void WriteRepeated(BufferId buffer, std::int64_t offset, std::int64_t bytes,
+                     std::span<const std::byte> block) override;
   // No lane has a choice: the seed changes nothing.
   void BeginIteration(const StepValues& step, std::optional<std::uint64_t> shuffle_seed) override;
   void Launch(TaskId task) override;
@@ -69,7 +72,7 @@ class CudaBackend : public Backend {
   // What ranks on the same GPU share.
   struct Gpu {
     int device = 0;
-    std::unique_ptr<Operators> operators;
+    Operators* operators = nullptr;      // The cache's.
     std::unique_ptr<HostWorker> worker;  // The driver calls host functions of a GPU one by one.
     cudaStream_t control = nullptr;
     DeviceMemory step;
@@ -96,6 +99,8 @@ class CudaBackend : public Backend {
   // cuda_backend.cc
   Status MakeGpus();
   Status ConnectGpus();
+  // A thread each, where it is the current one; the first one's error.
+  Status OnEachGpu(const std::function<Status(Gpu&)>& work);
   const Gpu& GpuOf(TaskId task) const;
   // Makes the GPU of a task or rank the current one, which kernels and events need.
   void UseGpuOf(TaskId task);
@@ -147,6 +152,7 @@ class CudaBackend : public Backend {
   CudaOptions options_;
   ProcessPlace place_;
   std::shared_ptr<const Program> program_;
+  std::shared_ptr<OperatorCache> operators_;
   std::vector<Gpu> gpus_;
   RankRange ranks_;                       // Of this process.
   std::vector<std::size_t> gpu_of_rank_;  // Into gpus_; of own ranks.

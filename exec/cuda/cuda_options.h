@@ -10,6 +10,10 @@
 
 namespace twinstep {
 
+namespace cuda {
+class OperatorCache;
+}
+
 struct CudaOptions {
   int device = 0;  // The first GPU to use.
   int gpus = 0;    // At most so many, from `device` on; 0 = all that the driver shows.
@@ -28,11 +32,17 @@ struct CudaOptions {
   int host_threads = 0;  // Of host tasks, shared by the GPUs; 0 = one for each core.
   // Arenas and scratch on each GPU must fit this; 0 = what the GPU has.
   std::int64_t memory_limit_bytes = 0;
+  // Libraries' handles, and how operators compute each shape, of the backends before that had the
+  // same; those that share it live one after the other. Null: this backend's own.
+  std::shared_ptr<cuda::OperatorCache> operators = {};
 };
 
 // A backend on the GPUs of this machine: a rank a GPU, as far as they suffice. An Error (kNo) says
 // what is missing: built without CUDA, no driver, no GPU; Prepare's, a library or GPUs' access to
 // each other's memory.
 Result<std::unique_ptr<Backend>> MakeCudaBackend(const CudaOptions& options);
+
+// For CudaOptions::operators; null where this program was built without CUDA.
+std::shared_ptr<cuda::OperatorCache> MakeOperatorCache();
 
 }  // namespace twinstep

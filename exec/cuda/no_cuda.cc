@@ -22,6 +22,8 @@ Result<std::unique_ptr<Backend>> MakeCudaBackend(const CudaOptions& /*options*/)
   return Missing();
 }
 
+std::shared_ptr<cuda::OperatorCache> MakeOperatorCache() { return nullptr; }
+
 std::vector<std::string> CudaVersions() { return {}; }
 
 }  // namespace twinstep

@@ -34,4 +34,14 @@ Status Operators::Launch(const KernelCall& call, const std::byte* residual) {
   return CudaCall(LaunchKernel(call), Name(call.shape.op));
 }
 
+Result<Operators*> OperatorCache::Of(const Operators::Options& options) {
+  for (const auto& [of, operators] : made_) {
+    if (of == options) return operators.get();
+  }
+  Result<std::unique_ptr<Operators>> made = Operators::Create(options);
+  if (!made.ok()) return made.error();
+  made_.emplace_back(options, std::move(made).value());
+  return made_.back().second.get();
+}
+
 }  // namespace twinstep::cuda

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "exec/cuda/attention.h"
 #include "exec/cuda/gemm.h"
@@ -28,6 +29,7 @@ class Operators {
     // The same bits in every run: costs some speed, and attention memory (cudnn_attention.h).
     bool deterministic = false;
     bool prefer_two_products = false;  // GemmEngine::Options.
+    bool operator==(const Options&) const = default;
   };
   static Result<std::unique_ptr<Operators>> Create(const Options& options);
 
@@ -35,6 +37,8 @@ class Operators {
   std::size_t WorkspaceBytes(const OpShape& shape) const;
   Status Tune(const KernelCall& call, const std::byte* residual = nullptr);
   Status Launch(const KernelCall& call, const std::byte* residual = nullptr);
+  // Forgets the stream of the last launch, which may then be destroyed.
+  void ForgetStream() { attention_.ForgetStream(); }
 
  private:
   Operators(const Options& options, std::unique_ptr<GemmEngine> gemms)
@@ -43,6 +47,20 @@ class Operators {
 
   AttentionEngine attention_;
   std::unique_ptr<GemmEngine> gemms_;
+};
+
+// Operators that live on: to choose kernels by timing takes seconds a model, and their choice holds
+// for a process.
+//
+//   OperatorCache cache;
+//   Result<Operators*> operators = cache.Of({.device = 0});  // The same ones again next time.
+class OperatorCache {
+ public:
+  // The current device is the options'.
+  Result<Operators*> Of(const Operators::Options& options);
+
+ private:
+  std::vector<std::pair<Operators::Options, std::unique_ptr<Operators>>> made_;
 };
 
 }  // namespace twinstep::cuda

@@ -111,11 +111,14 @@ Cluster GpuCluster(const Cluster& described, const Profile& profile, const GpuSa
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> MakeTimedCudaBackend(const ProfileInput& input) {
-  return MakeCudaBackend({.deterministic = input.deterministic,
-                          .record_times = true,
-                          .gpu_a_rank = true,
-                          .host_threads = input.threads});
+MakeBackend MakeTimedCudaBackends() {
+  return [operators = MakeOperatorCache()](const ProfileInput& input) {
+    return MakeCudaBackend({.deterministic = input.deterministic,
+                            .record_times = true,
+                            .gpu_a_rank = true,
+                            .host_threads = input.threads,
+                            .operators = operators});
+  };
 }
 
 std::size_t StepsOfGpuMeasurement(const ProfileInput& input) {

@@ -15,9 +15,10 @@
 
 namespace twinstep {
 
-// Makes a backend that records times, and computes as the training will.
+// Makes backends that record times, and compute as the training will.
 using MakeBackend = std::function<Result<std::unique_ptr<Backend>>(const ProfileInput& input)>;
-Result<std::unique_ptr<Backend>> MakeTimedCudaBackend(const ProfileInput& input);
+// They live one after the other, and what one has learnt of operators the next ones know.
+MakeBackend MakeTimedCudaBackends();
 
 // How many times MeasureGpuProfile calls progress->Step().
 std::size_t StepsOfGpuMeasurement(const ProfileInput& input);

@@ -138,7 +138,7 @@ Result<Profile> MeasureProfile(const ProfileInput& input, Progress* progress,
                                MeasurementNotes* notes) {
   if (input.on_gpu) {
     Result<Profile> measured =
-        MeasureGpuProfile(input, MakeTimedCudaBackend, {}, progress, &notes->times);
+        MeasureGpuProfile(input, MakeTimedCudaBackends(), {}, progress, &notes->times);
     if (!measured.ok()) return measured;
     Profile profile = ProvenanceOf(input);
     profile.MergeFrom(measured.value());

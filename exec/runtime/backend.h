@@ -17,6 +17,7 @@
 // without waiting for the work.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -61,6 +62,14 @@ class Backend {
   // Bytes of a buffer, from `offset`. Between iterations; the range must lie inside the buffer.
   virtual void Write(BufferId buffer, std::int64_t offset, std::span<const std::byte> bytes) = 0;
   virtual void Read(BufferId buffer, std::int64_t offset, std::span<std::byte> bytes) const = 0;
+  // So many bytes, a block that is not empty again and again; the last one may be cut short.
+  virtual void WriteRepeated(BufferId buffer, std::int64_t offset, std::int64_t bytes,
+                             std::span<const std::byte> block) {
+    const auto size = static_cast<std::int64_t>(block.size());
+    for (std::int64_t at = 0; at < bytes; at += size) {
+      Write(buffer, offset + at, block.first(static_cast<std::size_t>(std::min(size, bytes - at))));
+    }
+  }
 
   // With a seed, a backend that chooses which of several legal tasks runs first draws them at
   // random.

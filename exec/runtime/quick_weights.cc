@@ -1,12 +1,10 @@
 #include "exec/runtime/quick_weights.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <random>
-#include <span>
-#include <utility>
 #include <vector>
 
 #include "exec/runtime/element_io.h"
@@ -16,70 +14,70 @@ namespace twinstep {
 namespace {
 
 constexpr std::size_t kDrawn = std::size_t{1} << 22;
+constexpr std::size_t kOnes = std::size_t{1} << 12;
 constexpr float kDeviation = 0.02f;
 
-class QuickWeights {
- public:
-  QuickWeights() {
+// Made once a process: a measurement starts many runs.
+const std::vector<float>& Drawn() {
+  static const std::vector<float> drawn = [] {
+    std::vector<float> numbers(kDrawn);
     std::mt19937 random(1);
     std::normal_distribution<float> normal(0, kDeviation);
-    for (float& x : drawn_) x = normal(random);
-  }
+    for (float& x : numbers) x = normal(random);
+    return numbers;
+  }();
+  return drawn;
+}
 
-  void Write(const TaskGraph& graph, Backend* backend) {
-    const std::vector<TensorPlace> places = PlaceTensors(graph);
-    for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
-      const TensorInfo& tensor = graph.tensors[i];
-      if (tensor.state != StateKind::kParameter && tensor.state != StateKind::kMaster) continue;
-      const bool norm = tensor.kind == TensorKind::kNorm1Weight ||
-                        tensor.kind == TensorKind::kNorm2Weight ||
-                        tensor.kind == TensorKind::kFinalNormWeight;
-      Fill(Block(graph.buffers[tensor.buffer].dtype, norm), tensor.buffer, places[i].offset,
-           places[i].bytes, backend);
-    }
+template <typename Number>
+std::vector<std::byte> Stored(Dtype dtype, std::size_t count, Number number) {
+  std::vector<std::byte> block(count * static_cast<std::size_t>(DtypeBytes(dtype)));
+  for (std::size_t i = 0; i < count; ++i) {
+    StoreElement(dtype, number(i), block.data(), static_cast<std::int64_t>(i));
   }
+  return block;
+}
 
-  void FillAll(const TaskGraph& graph, Backend* backend) {
-    for (BufferId id = 0; id < graph.buffers.size(); ++id) {
-      const Buffer& buffer = graph.buffers[id];
-      if (buffer.dtype == Dtype::kInt32 || buffer.dtype == Dtype::kUint8) continue;
-      Fill(Block(buffer.dtype, /*norm=*/false), id, 0, buffer.bytes, backend);
-    }
+// Of the drawn numbers. The reference holds for ever.
+const std::vector<std::byte>& DrawnBlock(Dtype dtype) {
+  static std::mutex mutex;
+  static std::map<Dtype, std::vector<std::byte>> blocks;
+  const std::lock_guard lock(mutex);
+  std::vector<std::byte>& block = blocks[dtype];
+  if (block.empty()) {
+    block = Stored(dtype, kDrawn, [](std::size_t i) { return static_cast<double>(Drawn()[i]); });
   }
+  return block;
+}
 
- private:
-  static void Fill(const std::vector<std::byte>& block, BufferId buffer, std::int64_t offset,
-                   std::int64_t bytes, Backend* backend) {
-    const auto size = static_cast<std::int64_t>(block.size());
-    for (std::int64_t at = 0; at < bytes; at += size) {
-      backend->Write(buffer, offset + at,
-                     std::span(block).first(static_cast<std::size_t>(std::min(size, bytes - at))));
-    }
-  }
-
-  const std::vector<std::byte>& Block(Dtype dtype, bool norm) {
-    std::vector<std::byte>& block = blocks_[{dtype, norm}];
-    if (!block.empty()) return block;
-    block.resize(drawn_.size() * static_cast<std::size_t>(DtypeBytes(dtype)));
-    for (std::size_t i = 0; i < drawn_.size(); ++i) {
-      StoreElement(dtype, norm ? 1 : static_cast<double>(drawn_[i]), block.data(),
-                   static_cast<std::int64_t>(i));
-    }
-    return block;
-  }
-
-  std::vector<float> drawn_ = std::vector<float>(kDrawn);
-  std::map<std::pair<Dtype, bool>, std::vector<std::byte>> blocks_;
-};
+bool IsNorm(TensorKind kind) {
+  return kind == TensorKind::kNorm1Weight || kind == TensorKind::kNorm2Weight ||
+         kind == TensorKind::kFinalNormWeight;
+}
 
 }  // namespace
 
 void WriteQuickWeights(const TaskGraph& graph, Backend* backend) {
-  QuickWeights().Write(graph, backend);
+  const std::vector<TensorPlace> places = PlaceTensors(graph);
+  for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
+    const TensorInfo& tensor = graph.tensors[i];
+    if (tensor.state != StateKind::kParameter && tensor.state != StateKind::kMaster) continue;
+    const Dtype dtype = graph.buffers[tensor.buffer].dtype;
+    if (IsNorm(tensor.kind)) {
+      backend->WriteRepeated(tensor.buffer, places[i].offset, places[i].bytes,
+                             Stored(dtype, kOnes, [](std::size_t) { return 1.0; }));
+    } else {
+      backend->WriteRepeated(tensor.buffer, places[i].offset, places[i].bytes, DrawnBlock(dtype));
+    }
+  }
 }
 
 void FillBuffers(const TaskGraph& graph, Backend* backend) {
-  QuickWeights().FillAll(graph, backend);
+  for (BufferId id = 0; id < graph.buffers.size(); ++id) {
+    const Buffer& buffer = graph.buffers[id];
+    if (buffer.dtype == Dtype::kInt32 || buffer.dtype == Dtype::kUint8) continue;
+    backend->WriteRepeated(id, 0, buffer.bytes, DrawnBlock(buffer.dtype));
+  }
 }
 
 }  // namespace twinstep

@@ -216,6 +216,37 @@ TEST(CudaTrainingTest, TooSmallAGpuIsAnError) {
   EXPECT_EQ(executor.error().rule, "gpu-memory");
 }
 
+TEST(CudaTrainingTest, SharedOperatorsComputeTheSameBits) {
+  if (!HasGpu()) GTEST_SKIP() << "no GPU";
+  const Model model = LongModel("llama");
+  CudaOptions options{.deterministic = true};
+  const Trained alone = Train(model, LongPlan(1), OnGpu(options), 3);
+  options.operators = MakeOperatorCache();
+  for (int backend = 0; backend < 2; ++backend) {
+    EXPECT_EQ(Different(Train(model, LongPlan(1), OnGpu(options), 3), alone), "");
+  }
+}
+
+TEST(CudaTrainingTest, BlocksRepeatUpToTheLastByte) {
+  if (!HasGpu()) GTEST_SKIP() << "no GPU";
+  const Model model = SmallModel("llama", BF16);
+  const ResolvedPlan plan = ResolveOrDie(model, SmallPlan(1, 1, 1, 1));
+  const TaskGraph graph = LowerOrDie(model, plan);
+  const ArenaPlan arena = PlanArena(graph);
+  const std::unique_ptr<Backend> backend = MakeCudaBackend({}).value();
+  ASSERT_TRUE(Executor::Create(graph, arena, plan, backend.get(), {}).ok());
+  BufferId buffer = 0;
+  while (graph.buffers[buffer].bytes < 1000) ++buffer;
+  const std::vector<std::byte> block = {std::byte{1}, std::byte{2}, std::byte{3}};
+  std::vector<std::byte> all(1000);
+  backend->Read(buffer, 0, all);
+  std::vector<std::byte> expected = all;
+  for (std::size_t i = 0; i < 500; ++i) expected[1 + i] = block[i % 3];
+  backend->WriteRepeated(buffer, 1, 500, block);
+  backend->Read(buffer, 0, all);
+  EXPECT_EQ(all, expected);
+}
+
 TEST(CudaTrainingTest, WithoutAGpuTheReasonIsSaid) {
   const Result<CudaDevice> device = DescribeCudaDevice(1000);
   ASSERT_FALSE(device.ok());
