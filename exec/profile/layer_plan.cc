@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "exec/profile/repeat_layers.h"
+#include "sim/graph/arena.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -29,10 +31,28 @@ std::int64_t FewLayers(const Model& model) {
   return std::min<std::int64_t>(model.layers(), std::clamp(layers, kFewestLayers, most));
 }
 
+// How often they run in an iteration so that it is like the plan's: long passes through the layers,
+// and as large a share of the optimizer.
+Repeats RepeatsOf(const LoweredPlan& few, const ResolvedPlan& plan, double most_flops) {
+  const std::int64_t layers = plan.v * plan.l;  // Of a rank.
+  const auto fit = static_cast<std::int64_t>(most_flops / std::max(1.0, FlopsOfRank(few.graph)));
+  const std::int64_t most = std::max<std::int64_t>(1, (layers + few.plan.l - 1) / few.plan.l);
+  return {.layers = std::clamp<std::int64_t>(fit, 1, most),
+          .optimizer = std::max<std::int64_t>(1, few.plan.m / plan.m)};
+}
+
 }  // namespace
 
+double FlopsOfRank(const TaskGraph& graph) {
+  double flops = 0;
+  for (TaskId id = graph.rank_begin[0]; id < graph.rank_begin[1]; ++id) {
+    flops += Flops(graph.shapes[graph.tasks[id].shape]);
+  }
+  return flops;
+}
+
 Result<LoweredPlan> LowerFewLayers(const Model& model, const Cluster& cluster,
-                                   const ResolvedPlan& plan, std::int64_t micro_batches) {
+                                   const ResolvedPlan& plan, const FewLayersOptions& options) {
   ResolvedPlan few = plan;
   few.gpus = plan.t * plan.c * plan.d;
   few.p = few.v = 1;
@@ -44,17 +64,32 @@ Result<LoweredPlan> LowerFewLayers(const Model& model, const Cluster& cluster,
   few.offload_ratio = 0;
   few.chunks = {};
   few.blocks.clear();
-  few.m = micro_batches;
-  few.global_batch = few.b * few.m * few.d;
+  const auto lower = [&](std::int64_t layers, std::int64_t micro_batches) {
+    Model small = model;
+    small.set_layers(layers);
+    few.l = layers;
+    few.m = micro_batches;
+    few.global_batch = few.b * few.m * few.d;
+    return LowerForRun(small, cluster, few);
+  };
   const auto memory_bytes =
       static_cast<std::int64_t>(kMemoryShare * static_cast<double>(cluster.gpu().memory_bytes()));
   std::int64_t needed_bytes = 0;
   for (std::int64_t layers = FewLayers(model); layers > 0; --layers) {
-    Model small = model;
-    small.set_layers(layers);
-    few.l = layers;
-    Result<LoweredPlan> lowered = LowerForRun(small, cluster, few);
+    Result<LoweredPlan> lowered = lower(layers, options.micro_batches);
     if (!lowered.ok()) return lowered;
+    const std::int64_t more = std::min(plan.m, kMostMicroBatches);
+    if (more > few.m && FlopsOfRank(lowered.value().graph) * static_cast<double>(more) <=
+                            options.most_flops * static_cast<double>(few.m)) {
+      lowered = lower(layers, more);
+      if (!lowered.ok()) return lowered;
+    }
+    if (options.most_flops > 0) {
+      LoweredPlan& long_plan = lowered.value();
+      long_plan.graph =
+          RepeatLayers(long_plan.graph, layers, RepeatsOf(long_plan, plan, options.most_flops));
+      long_plan.arena = PlanArena(long_plan.graph);
+    }
     needed_bytes = 0;
     for (const auto& of_rank : lowered.value().arena.arena_bytes) {
       needed_bytes = std::max(needed_bytes, of_rank[static_cast<std::size_t>(Pool::kGpu)]);

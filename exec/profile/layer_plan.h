@@ -16,13 +16,26 @@ namespace twinstep {
 
 inline constexpr std::int64_t kFewestLayers = 4;
 
+// The plan with few layers, as LowerFewLayers lowers it.
+struct FewLayersOptions {
+  // Two or more: the first writes gradients, the others accumulate.
+  std::int64_t micro_batches = 2;
+  // Of a rank's products in an iteration: as long as it has no more of them, the micro-batches are
+  // as many as the plan's (at most kMostMicroBatches), and the layers run as often as the plan's
+  // stages have layers (repeat_layers.h). 0: once.
+  double most_flops = 0;
+};
+inline constexpr std::int64_t kMostMicroBatches = 4;
+
 // Embedding, layers and head: as many layers as have six times the head's weights, at least
-// kFewestLayers, at most half of the model's. Two micro-batches or more (the first writes
-// gradients, the others accumulate) with the plan's micro-batch, sequence, attention and
+// kFewestLayers, at most half of the model's. The plan's micro-batch, sequence, attention and
 // recomputation, on its tensor, context and data ranks, whose communication runs beside no
 // operator. Fewer layers where these do not fit the cluster's GPU; an Error (kNo) where one does
 // not.
 Result<LoweredPlan> LowerFewLayers(const Model& model, const Cluster& cluster,
-                                   const ResolvedPlan& plan, std::int64_t micro_batches = 2);
+                                   const ResolvedPlan& plan, const FewLayersOptions& options = {});
+
+// Of one rank, of products alone.
+double FlopsOfRank(const TaskGraph& graph);
 
 }  // namespace twinstep

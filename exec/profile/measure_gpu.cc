@@ -113,9 +113,17 @@ class GpuMeasurement {
           return primitive.group_size > 0 || IsMeasured(primitive);
         });
     if (!layers_are_new_) return Unit{};
+    layers_flops_ = FlopsOfRank(layers_.graph);
+    if (const Status done = WarmUpLayers(); !done.ok()) return done;
+    Result<LoweredPlan> longer =
+        LowerFewLayers(model_, cluster_, plan_,
+                       {.most_flops = options_.sizes.layers_s * samples_.layers_flops_per_s});
+    if (!longer.ok()) return longer.error();
+    layers_ = std::move(longer).value();
+    layers_.data = options_.data;
     RepeatedRun run(layers_, RunOptions());
     if (const Status started = run.Start(/*fill_buffers=*/false); !started.ok()) return started;
-    if (const Status warm = run.WarmUp(options_.warm_up_s); !warm.ok()) return warm;
+    if (const Status warm = run.WarmUp(options_.warm_up_s / 2); !warm.ok()) return warm;
     Means means;
     const Status done = run.Measure(kAloneShare * options_.seconds, &means);
     if (!done.ok()) return done;
@@ -124,6 +132,16 @@ class GpuMeasurement {
     samples_.overhead_bytes = std::max(samples_.overhead_bytes, run.OverheadBytes());
     samples_.layers = layers_.graph;
     samples_.scratch_bytes = run.ScratchBytes();
+    return Unit{};
+  }
+
+  // How fast they are, which says how long an iteration of them gets.
+  Status WarmUpLayers() {
+    if (samples_.layers_flops_per_s > 0) return Unit{};
+    RepeatedRun run(layers_, RunOptions());
+    if (const Status started = run.Start(/*fill_buffers=*/false); !started.ok()) return started;
+    if (const Status warm = run.WarmUp(options_.warm_up_s); !warm.ok()) return warm;
+    samples_.layers_flops_per_s = layers_flops_ / run.IterationSeconds();
     return Unit{};
   }
 
@@ -533,9 +551,11 @@ class GpuMeasurement {
         std::clamp(static_cast<int>(static_cast<double>(kMostHostElements) / elements),
                    kFewestUpdates, kProbeRepeats);
     const double least_s = (repeats + 1) * elements / options_.sizes.least_adam_params_per_s;
+    const double layers_s = layers_flops_ / samples_.layers_flops_per_s;
     Result<LoweredPlan> longer =
         LowerFewLayers(model_, cluster_, plan_,
-                       layers_.plan.m * (1 + static_cast<std::int64_t>(least_s / iteration_s_)));
+                       {.micro_batches = FewLayersOptions().micro_batches *
+                                         (1 + static_cast<std::int64_t>(least_s / layers_s))});
     if (!longer.ok()) return longer.error();
     double adam_s = 0;  // Of one update.
     for (std::size_t i = 0; i < samples_.host_adam_params_per_s.size(); ++i) {
@@ -621,7 +641,8 @@ class GpuMeasurement {
   LoweredPlan layers_;
   // They have what no plan before had, or Adam beside them is to be measured.
   bool layers_are_new_ = false;
-  double iteration_s_ = 0;  // Of the layers.
+  double layers_flops_ = 0;  // Products of a rank, the layers once.
+  double iteration_s_ = 0;   // Of the layers.
 };
 
 }  // namespace

@@ -31,6 +31,7 @@ namespace twinstep {
 // What machine constants are measured on, and how long the machine warms up.
 struct ProbeSizes {
   double warm_up_s = 2;  // Of steady load, so that clocks are those of a training.
+  double layers_s = 1;   // Of an iteration of the layers, at most; as long as the model's.
   // Between two iterations that are looked at, so that the device has no time to cool.
   double pause_s = 0.1;
   // Copies that run beside operators; large ones, as chunks and activations are.
@@ -63,6 +64,7 @@ inline constexpr int kGpuPhases = 9;
 // What a machine's single numbers come from, as medians.
 struct GpuSamples {
   PrimitiveSamples primitives;
+  double layers_flops_per_s = 0;  // Products of a rank's layers over all that these do.
   double bf16_flops_per_s = 0;    // A large matrix product.
   double memory_bytes_per_s = 0;  // A large copy on the device, read and written.
   double h2d_bytes_per_s = 0, d2h_bytes_per_s = 0, duplex_bytes_per_s = 0;
