@@ -1,10 +1,12 @@
 #include "validate/validate_input.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "exec/runtime/process_place.h"
 #include "sim/options/input_options.h"
 #include "sim/options/read_option.h"
 #include "sim/str_cat.h"
@@ -63,7 +65,9 @@ Status FitToTraining(ValidateInput* input) {
 }
 
 Result<ValidateInput> ReadValidateInput(const Options& options) {
-  const Status given = CheckRequired(options, "validate", {"model", "data"});
+  // The times of all tasks are compared, and a process knows only of its own.
+  const Status given = FirstError({CheckRequired(options, "validate", {"model", "data"}),
+                                   CheckOneProcess(std::getenv, "validate")});
   if (!given.ok()) return given.error();
   ValidateInput input;
   const bool measures = options.Get("profile") == kAuto;

@@ -35,7 +35,7 @@ Status CudaBackend::Allocate() {
       if (const Status done = AllocateArena(rank, pool); !done.ok()) return done;
     }
   }
-  Result<HostMemory> staged = HostMemory::Allocate(sizeof(DeviceStep), /*pinned=*/true);
+  Result<HostMemory> staged = HostMemory::Allocate(sizeof(DeviceStep), /*pinned=*/true, 1);
   if (!staged.ok()) return staged.error();
   staged_step_ = std::move(staged).value();
   return Unit{};
@@ -54,7 +54,7 @@ Status CudaBackend::AllocateArena(std::size_t rank, Pool pool) {
     device_arenas_[rank] = std::move(arena).value();
     return Unit{};
   }
-  Result<HostMemory> arena = HostMemory::Allocate(bytes, pool == Pool::kPinnedHost);
+  Result<HostMemory> arena = HostMemory::Allocate(bytes, pool == Pool::kPinnedHost, host_threads_);
   if (!arena.ok()) return OutOfMemory(what, bytes, global_rank, Name(pool), arena.error().message);
   host_arenas_[rank][p] = std::move(arena).value();
   return Unit{};

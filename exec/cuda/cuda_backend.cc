@@ -14,18 +14,18 @@
 namespace twinstep::cuda {
 namespace {
 
-// Of the host tasks of one of `gpus`.
-int HostThreads(const CudaOptions& options, std::size_t gpus) {
-  const int threads = options.host_threads > 0
-                          ? options.host_threads
-                          : static_cast<int>(std::thread::hardware_concurrency());
-  return std::max(1, threads / static_cast<int>(gpus));
+// Of this process.
+int HostThreads(const CudaOptions& options) {
+  if (options.host_threads > 0) return options.host_threads;
+  if (options.processes != nullptr) return options.processes->cores();
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
 }  // namespace
 
 CudaBackend::CudaBackend(const CudaOptions& options)
     : options_(options),
+      host_threads_(HostThreads(options)),
       place_(options.processes == nullptr ? ProcessPlace{} : options.processes->place()),
       operators_(options.operators == nullptr ? std::make_shared<OperatorCache>()
                                               : options.operators) {}
@@ -121,7 +121,8 @@ Status CudaBackend::MakeGpus() {
         operators_->Of({.device = gpu.device, .deterministic = options_.deterministic});
     if (!operators.ok()) return operators.error();
     gpu.operators = operators.value();
-    gpu.worker = std::make_unique<HostWorker>(HostThreads(options_, gpus_.size()));
+    gpu.worker =
+        std::make_unique<HostWorker>(std::max(1, host_threads_ / static_cast<int>(gpus_.size())));
     const Status made = CudaCall(cudaStreamCreateWithFlags(&gpu.control, cudaStreamNonBlocking),
                                  "cudaStreamCreate");
     if (!made.ok()) return made;

@@ -150,6 +150,7 @@ class CudaBackend : public Backend {
   Status CheckOthers() const;
 
   CudaOptions options_;
+  int host_threads_;
   ProcessPlace place_;
   std::shared_ptr<const Program> program_;
   std::shared_ptr<OperatorCache> operators_;

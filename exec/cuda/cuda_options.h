@@ -29,7 +29,9 @@ struct CudaOptions {
   bool record_times = false;
   // Each rank must have a GPU of its own, else Prepare is an Error (kNo).
   bool gpu_a_rank = false;
-  int host_threads = 0;  // Of host tasks, shared by the GPUs; 0 = one for each core.
+  // Of host tasks, shared by the GPUs; 0 = one for each core, of several processes for each of
+  // Processes::cores().
+  int host_threads = 0;
   // Arenas and scratch on each GPU must fit this; 0 = what the GPU has.
   std::int64_t memory_limit_bytes = 0;
   // Libraries' handles, and how operators compute each shape, of the backends before that had the

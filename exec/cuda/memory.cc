@@ -19,10 +19,10 @@ namespace {
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 // Pages come into being where they are first written; each thread makes its share.
-void Touch(std::byte* memory, std::size_t bytes) {
+void Touch(std::byte* memory, std::size_t bytes, int most_threads) {
   constexpr std::size_t kLeastBytes = std::size_t{64} << 20;  // Of a thread.
   const std::size_t threads = std::clamp<std::size_t>(
-      bytes / kLeastBytes, 1, std::max(1u, std::thread::hardware_concurrency()));
+      bytes / kLeastBytes, 1, static_cast<std::size_t>(std::max(1, most_threads)));
   const std::size_t share = (bytes / threads + kHugePage - 1) / kHugePage * kHugePage;
   std::vector<std::jthread> workers;
   for (std::size_t begin = 0; begin < bytes; begin += share) {
@@ -47,7 +47,7 @@ Result<DeviceMemory> AllocateDevice(std::size_t bytes) {
   return DeviceMemory(static_cast<std::byte*>(memory));
 }
 
-Result<HostMemory> HostMemory::Allocate(std::size_t bytes, bool pinned) {
+Result<HostMemory> HostMemory::Allocate(std::size_t bytes, bool pinned, int threads) {
   HostMemory result;
   if (bytes == 0) return result;
   const std::size_t rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
@@ -59,7 +59,7 @@ Result<HostMemory> HostMemory::Allocate(std::size_t bytes, bool pinned) {
   result.memory_ = static_cast<std::byte*>(memory);
   result.bytes_ = rounded;
   madvise(memory, rounded, MADV_HUGEPAGE);  // Refused where the kernel has none: slower, not wrong.
-  Touch(result.memory_, rounded);
+  Touch(result.memory_, rounded, threads);
   if (pinned) {
     const Status registered =
         CudaCall(cudaHostRegister(memory, rounded, cudaHostRegisterPortable), "cudaHostRegister");

@@ -16,12 +16,12 @@ using DeviceMemory = std::unique_ptr<std::byte[], FreeDevice>;
 // On the current device. Not zeroed. Null for 0 bytes. An Error is the driver's.
 Result<DeviceMemory> AllocateDevice(std::size_t bytes);
 
-// Host memory on huge pages, touched by all cores and, if `pinned`, registered with CUDA: ten times
+// Host memory on huge pages, touched by `threads` and, if `pinned`, registered with CUDA: ten times
 // faster to set up than cudaHostAlloc, and as fast to copy. Zeroed.
 class HostMemory {
  public:
   HostMemory() = default;
-  static Result<HostMemory> Allocate(std::size_t bytes, bool pinned);
+  static Result<HostMemory> Allocate(std::size_t bytes, bool pinned, int threads);
   HostMemory(HostMemory&& other) noexcept;
   HostMemory& operator=(HostMemory&& other) noexcept;
   ~HostMemory();

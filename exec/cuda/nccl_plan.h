@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "exec/runtime/processes.h"
+#include "exec/runtime/process_place.h"
 #include "exec/runtime/program.h"
 #include "sim/graph/ids.h"
 #include "sim/graph/op.h"

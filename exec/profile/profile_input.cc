@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "exec/cuda/gpu_cluster.h"
-#include "exec/runtime/processes.h"
+#include "exec/runtime/process_place.h"
 #include "exec/runtime/text_data.h"
 #include "hw_specs/validate_profile.h"
 #include "model_zoo/validate_model.h"
@@ -86,16 +86,6 @@ Status ReadOutput(const Options& options, ProfileInput* input) {
   return Unit{};
 }
 
-// Several would measure each other, and write the same file.
-Status CheckAlone() {
-  const Result<ProcessPlace> processes = ReadProcessPlace(std::getenv);
-  if (!processes.ok()) return processes.error();
-  if (processes.value().size == 1) return Unit{};
-  return Error{.message = StrCat("profile needs all ranks in one process, and a launcher started ",
-                                 processes.value().size),
-               .rule = "processes"};
-}
-
 Status ReadMeasurement(const Options& options, ProfileInput* input) {
   input->threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   input->seconds = kDefaultSeconds;
@@ -122,7 +112,9 @@ Status ReadMeasurement(const Options& options, ProfileInput* input) {
 }  // namespace
 
 Result<ProfileInput> ReadProfileInput(const Options& options) {
-  const Status given = FirstError({CheckRequired(options, "profile", {"model"}), CheckAlone()});
+  // Several would measure each other, and write the same file.
+  const Status given = FirstError(
+      {CheckRequired(options, "profile", {"model"}), CheckOneProcess(std::getenv, "profile")});
   if (!given.ok()) return given.error();
   ProfileInput input;
   Result<Model> model = ReadModelOptions(options);

@@ -74,12 +74,11 @@ Distribution DistributionOf(const Model& model, TensorKind kind) {
   }
 }
 
-// Calls body(begin, end) for parts of [0, count), on all cores if there is enough to do.
+// Calls body(begin, end) for parts of [0, count), on `most_threads` if there is enough to do.
 template <typename Body>
-void ForParts(std::int64_t count, const Body& body) {
+void ForParts(std::int64_t count, int most_threads, const Body& body) {
   constexpr std::int64_t kLeast = 1 << 16;  // Of a thread: starting one costs as much as 1000.
-  const std::int64_t threads = std::clamp<std::int64_t>(
-      count / kLeast, 1, std::max(1u, std::thread::hardware_concurrency()));
+  const std::int64_t threads = std::clamp<std::int64_t>(count / kLeast, 1, most_threads);
   const std::int64_t part = (count + threads - 1) / threads;
   std::vector<std::jthread> others;
   for (std::int64_t begin = part; begin < count; begin += part) {
@@ -91,7 +90,8 @@ void ForParts(std::int64_t count, const Body& body) {
 }  // namespace
 
 void InitializeStates(const Model& model, const TaskGraph& graph, std::uint64_t seed,
-                      Backend* backend) {
+                      Backend* backend, int threads) {
+  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const std::vector<TensorPlace> places = PlaceTensors(graph);
   std::vector<std::byte> bytes;
   for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
@@ -105,7 +105,7 @@ void InitializeStates(const Model& model, const TaskGraph& graph, std::uint64_t 
     for (const TensorRun& run : TensorRuns(model, tensor, places[i], DtypeBytes(dtype))) {
       bytes.resize(static_cast<std::size_t>(run.elements * DtypeBytes(dtype)));
       // Each element is drawn for itself: threads change nothing.
-      ForParts(run.elements, [&](std::int64_t begin, std::int64_t end) {
+      ForParts(run.elements, threads, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t k = begin; k < end; ++k) {
           const std::int64_t row = (run.element + k) / shape.columns;
           const std::int64_t column = (run.element + k) % shape.columns;

@@ -14,8 +14,8 @@
 
 namespace twinstep {
 
-// The backend must have been prepared with this graph.
+// The backend must have been prepared with this graph. On `threads`, 0: one a core.
 void InitializeStates(const Model& model, const TaskGraph& graph, std::uint64_t seed,
-                      Backend* backend);
+                      Backend* backend, int threads = 0);
 
 }  // namespace twinstep

@@ -1,5 +1,4 @@
-// The processes that train one plan together, as torchrun, mpirun and srun start them: every one
-// runs the same program on its share of the ranks.
+// The processes that train one plan together: how they meet, agree and notice who has ended.
 //
 //   Result<ProcessPlace> place = ReadProcessPlace(std::getenv);
 //   Result<std::shared_ptr<Processes>> processes = Processes::Join(place.value(), 60);
@@ -9,50 +8,31 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "exec/runtime/process_place.h"
 #include "sim/result.h"
 
 namespace twinstep {
-
-struct ProcessPlace {
-  int rank = 0;
-  int size = 1;
-  int local_rank = 0;   // Among the processes of this host.
-  std::string address;  // Of the host of process 0, where `port` is free.
-  int port = 0;
-};
-
-// From RANK, WORLD_SIZE and LOCAL_RANK, or the variables of Open MPI, Slurm or MPICH in their
-// place; one process where none is set. Process 0's host and port are MASTER_ADDR and MASTER_PORT,
-// by default where Open MPI has all processes on one host, or where Slurm put the first, and 29500.
-// torchrun itself listens on MASTER_PORT, so the next port is ours. An Error (kBadInput) names the
-// variable that is missing or wrong.
-Result<ProcessPlace> ReadProcessPlace(const std::function<const char*(const char*)>& variable);
-
-// Ranks of process `place`, [first, end), of a plan's: equal shares in order of rank. An Error if
-// the ranks cannot be split evenly.
-struct RankRange {
-  std::size_t first = 0, end = 0;
-};
-Result<RankRange> RanksOfProcess(std::size_t ranks, const ProcessPlace& place);
 
 // Connections between process 0 and every other, by TCP, for as long as they train: what is not
 // worth a GPU, and who has ended. All processes make the same calls in the same order.
 class Processes {
  public:
-  // Once all have come. An Error (kNo) after `timeout_s` seconds names those who have not.
+  // Once all have come. An Error (kNo) after `timeout_s` seconds names those who have not, or says
+  // why process 0 is not reached; what listens at its port in its place may be any program.
   static Result<std::shared_ptr<Processes>> Join(const ProcessPlace& place, double timeout_s);
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
   ~Processes();
 
   const ProcessPlace& place() const { return place_; }
+  // Threads that this process should compute with: its share of its host's cores, at least 1.
+  int cores() const { return cores_; }
 
   // Process 0's bytes, in every process, once all have called it. Waits as long as all live: an
   // Error (kNo) names one that has ended.
@@ -66,6 +46,7 @@ class Processes {
   explicit Processes(const ProcessPlace& place) : place_(place) {}
 
   ProcessPlace place_;
+  int cores_ = 1;
   std::vector<int> sockets_;  // By process; -1: none. Of others than process 0 only the first's.
 };
 

@@ -73,13 +73,18 @@ Status ReadBackend(const Options& options, TrainInput* input) {
       if (options.Has(name)) return OptionError(name, "goes with --backend cuda");
     }
     if (input->processes.size > 1) {
-      return OptionError("backend", "only cuda trains in several processes");
+      return OptionError("backend",
+                         StrCat(input->processes.variable, " is ", input->processes.size,
+                                ", and only cuda trains in several processes: start cpu without ",
+                                "a launcher, which trains all ranks in one"));
     }
     return Unit{};
   }
   if (input->poison) return OptionError("poison", "only --backend cpu can");
   if (input->processes.size > 1 && input->record_times) {
-    return OptionError("trace", "needs all ranks in one process");
+    return OptionError(
+        "trace", StrCat("needs all ranks in one process, and ", input->processes.variable, " is ",
+                        input->processes.size, ": start it without a launcher"));
   }
   const Status device = DescribeGpu(input->model.recipe(), input->deterministic, &input->cluster);
   if (!device.ok()) return OptionError("backend", StrCat("cuda: ", device.error().message));

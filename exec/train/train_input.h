@@ -7,7 +7,7 @@
 #include <string>
 
 #include "exec/runtime/learning_rate.h"
-#include "exec/runtime/processes.h"
+#include "exec/runtime/process_place.h"
 #include "hw_specs/cluster.pb.h"
 #include "model_zoo/model.pb.h"
 #include "sim/options/options.h"

@@ -92,7 +92,7 @@ std::vector<OptionGroup> TrainingGroups() {
          "the GPU has)"},
         {"threads", "N",
          "threads of the CPU backend, of cuda those of each process's host tasks (default: one a "
-         "core, which is too many where processes share a host)"},
+         "core; processes that may use the same cores share them)"},
         {"shuffle-seed", "N", "dispatch in another legal order each step, drawn with this seed"},
         {"poison", nullptr, "check every access against the buffers' lives"}}},
   };

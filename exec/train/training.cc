@@ -142,7 +142,9 @@ Status Training::SetStates(std::vector<std::string>* warnings) {
     WriteQuickWeights(graph_, backend_.get());
     return Unit{};
   }
-  InitializeStates(input_.model, graph_, seed_, backend_.get());
+  const bool shares_cores = input_.threads == 0 && processes_ != nullptr;
+  InitializeStates(input_.model, graph_, seed_, backend_.get(),
+                   shares_cores ? processes_->cores() : input_.threads);
   if (!input_.init_from.empty()) return SetWeights(input_.init_from);
   return Unit{};
 }

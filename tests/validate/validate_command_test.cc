@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -127,6 +128,19 @@ TEST_F(ValidateCommand, WhatIsMissingOrWrongIsNamed) {
   EXPECT_THAT(ErrorOf({"--cluster", "cpu-x2", "--save-traces", data_}), HasSubstr("cannot create"));
   const std::string nowhere = data_ + "/report.json";
   EXPECT_THAT(ErrorOf({"--cluster", "cpu-x2", "--json", nowhere}), HasSubstr(nowhere));
+}
+
+// Before a GPU is looked for, and before anything is measured.
+TEST_F(ValidateCommand, SeveralProcessesAreRefused) {
+  for (const char* backend : {"cpu", "cuda"}) {
+    for (const char* size : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+      setenv(size, "2", 1);
+      const std::string error = ErrorOf({"--profile", "auto", "--backend", backend});
+      unsetenv(size);
+      EXPECT_THAT(error, HasSubstr(std::string(size) + " is 2"));
+      EXPECT_THAT(error, HasSubstr("validate needs all ranks in one"));
+    }
+  }
 }
 
 TEST_F(ValidateCommand, AProfileOfAnotherMachineIsReported) {

@@ -47,7 +47,7 @@ class AdamLoad {
   explicit AdamLoad(std::int64_t elements) : elements_(elements) {
     for (cuda::HostMemory& x : memory_) {
       x = ValueOrDie(cuda::HostMemory::Allocate(static_cast<std::size_t>(elements) * sizeof(float),
-                                                /*pinned=*/true));
+                                                /*pinned=*/true, Cores()));
     }
     thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
   }
@@ -81,7 +81,7 @@ class Link {
         copies_((kCopiedBytes + bytes_ - 1) / bytes_) {
     Check(cudaEventCreate(&begin_));
     for (Direction& x : directions_) {
-      x.host = ValueOrDie(cuda::HostMemory::Allocate(bytes_ * buffers_, /*pinned=*/true));
+      x.host = ValueOrDie(cuda::HostMemory::Allocate(bytes_ * buffers_, /*pinned=*/true, Cores()));
       x.device = ValueOrDie(cuda::AllocateDevice(bytes_));
       Check(cudaStreamCreateWithFlags(&x.stream, cudaStreamNonBlocking));
       x.ends.resize(copies_);

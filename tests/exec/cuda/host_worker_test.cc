@@ -74,7 +74,7 @@ TEST(HostWorkerTest, AdamHasTheBitsOfOneThread) {
     for (const bool clips : {false, true}) {
       AdamTask expected(types.element, types.gradient, types.in_place, clips);
       expected.Run([](const KernelCall& call) { RunKernel(call); });
-      for (const int threads : {1, 3}) {
+      for (const int threads : {1, 2, 3, 8}) {
         cuda::HostWorker worker(threads);
         AdamTask task(types.element, types.gradient, types.in_place, clips);
         task.Run([&worker](const KernelCall& call) { worker.Run(call); });

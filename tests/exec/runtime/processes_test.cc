@@ -4,24 +4,19 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "exec/runtime/tcp_socket.h"
+
 namespace twinstep {
 namespace {
-
-Result<ProcessPlace> Read(const std::map<std::string, std::string>& variables) {
-  return ReadProcessPlace([&variables](const char* name) -> const char* {
-    const auto found = variables.find(name);
-    return found == variables.end() ? nullptr : found->second.c_str();
-  });
-}
 
 // A port that is likely free, another one in every process.
 ProcessPlace Place(int rank, int size, int offset) {
@@ -30,87 +25,6 @@ ProcessPlace Place(int rank, int size, int offset) {
           .local_rank = rank,
           .address = "localhost",
           .port = 20000 + (static_cast<int>(getpid()) % 750) * 16 + offset};
-}
-
-TEST(ProcessesTest, AloneWhereNothingIsSet) {
-  const Result<ProcessPlace> place = Read({});
-  ASSERT_TRUE(place.ok());
-  EXPECT_EQ(place.value().size, 1);
-  EXPECT_EQ(place.value().rank, 0);
-  EXPECT_EQ(Read({{"WORLD_SIZE", "1"}, {"RANK", "0"}}).value().size, 1);
-  // A batch script of Slurm.
-  EXPECT_EQ(Read({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}}).value().size, 1);
-}
-
-TEST(ProcessesTest, EveryLauncherIsUnderstood) {
-  const std::vector<std::vector<std::string>> launchers{
-      {"RANK", "WORLD_SIZE", "LOCAL_RANK"},
-      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-      {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"},
-      {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"}};
-  for (const auto& names : launchers) {
-    const std::map<std::string, std::string> all{{names[0], "5"},
-                                                 {names[1], "8"},
-                                                 {names[2], "1"},
-                                                 {"MASTER_ADDR", "node0"},
-                                                 {"MASTER_PORT", "29500"}};
-    const Result<ProcessPlace> place = Read(all);
-    ASSERT_TRUE(place.ok()) << place.error().message;
-    EXPECT_EQ(place.value().rank, 5);
-    EXPECT_EQ(place.value().size, 8);
-    EXPECT_EQ(place.value().local_rank, 1);
-    EXPECT_EQ(place.value().address, "node0");
-    EXPECT_EQ(place.value().port, 29501);
-    for (const auto& [missing, value] : all) {
-      if (missing == names[1] || missing == "MASTER_PORT") continue;
-      auto some = all;
-      some.erase(missing);
-      const Result<ProcessPlace> incomplete = Read(some);
-      ASSERT_FALSE(incomplete.ok()) << missing;
-      EXPECT_NE(incomplete.error().message.find(missing), std::string::npos);
-      EXPECT_EQ(incomplete.error().code, ExitCode::kBadInput);
-    }
-    for (const char* bad : {"8", "-1", "x", ""}) {
-      auto wrong = all;
-      wrong[names[0]] = bad;
-      EXPECT_FALSE(Read(wrong).ok()) << bad;
-    }
-  }
-}
-
-TEST(ProcessesTest, TheFirstProcessIsFoundWithoutItsAddress) {
-  const std::map<std::string, std::string> mpi{{"OMPI_COMM_WORLD_RANK", "1"},
-                                               {"OMPI_COMM_WORLD_SIZE", "2"},
-                                               {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
-                                               {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
-  const Result<ProcessPlace> on_host = Read(mpi);
-  ASSERT_TRUE(on_host.ok());
-  EXPECT_EQ(on_host.value().address, "127.0.0.1");
-  EXPECT_EQ(on_host.value().port, 29501);
-  auto on_hosts = mpi;
-  on_hosts["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1";
-  EXPECT_FALSE(Read(on_hosts).ok());
-  for (const auto& [list, first] :
-       std::map<std::string, std::string>{{"gpu[007-009,012],login1", "gpu007"},
-                                          {"a3,b[1-2]", "a3"},
-                                          {"single", "single"},
-                                          {"rack[1,4]-x,c", "rack1-x"},
-                                          {"bad[", "bad"}}) {
-    const Result<ProcessPlace> slurm = Read({{"SLURM_PROCID", "0"},
-                                             {"SLURM_STEP_NUM_TASKS", "2"},
-                                             {"SLURM_LOCALID", "0"},
-                                             {"SLURM_STEP_NODELIST", list}});
-    ASSERT_TRUE(slurm.ok());
-    EXPECT_EQ(slurm.value().address, first);
-  }
-}
-
-TEST(ProcessesTest, RanksAreSplitEvenly) {
-  const Result<RankRange> range = RanksOfProcess(8, Place(1, 4, 0));
-  ASSERT_TRUE(range.ok());
-  EXPECT_EQ(range.value().first, 2u);
-  EXPECT_EQ(range.value().end, 4u);
-  EXPECT_FALSE(RanksOfProcess(3, Place(0, 2, 0)).ok());
 }
 
 // body(processes, rank) of each of `size` processes, in a thread of its own.
@@ -188,13 +102,103 @@ TEST(ProcessesTest, TheEndOfOneIsSeenByAll) {
   });
 }
 
+// Where a launcher binds no process to cores; and none has less than one.
+TEST(ProcessesTest, ProcessesOfAHostShareItsCores) {
+  constexpr int kSize = 3;
+  const int alone = Processes::Join({}, 0).value()->cores();
+  ForEachProcess(kSize, 6, [=](const std::shared_ptr<Processes>& processes, int) {
+    EXPECT_EQ(processes->cores(), std::max(1, alone / kSize));
+    EXPECT_TRUE(processes->ShareFirst({}).ok());
+  });
+}
+
 TEST(ProcessesTest, WhoDoesNotComeIsMissed) {
-  const auto first = Processes::Join(Place(0, 3, 3), 0.2);
+  const ProcessPlace place = Place(0, 3, 3);
+  const auto first = Processes::Join(place, 0.2);
   ASSERT_FALSE(first.ok());
-  EXPECT_THAT(first.error().message, testing::HasSubstr("process 1, 2 of 3 did not come"));
-  const auto second = Processes::Join(Place(1, 2, 4), 0.2);
-  ASSERT_FALSE(second.ok());
-  EXPECT_THAT(second.error().message, testing::HasSubstr("does not answer at localhost"));
+  EXPECT_EQ(first.error().code, ExitCode::kNo);
+  EXPECT_THAT(first.error().message,
+              testing::HasSubstr("process 1, 2 of 3 did not come to localhost, port " +
+                                 std::to_string(place.port)));
+  EXPECT_THAT(first.error().message, testing::HasSubstr("in 0.2 s"));
+}
+
+// What a process with a port to itself is told after a short while.
+std::string ErrorOfSecond(const ProcessPlace& place) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto second = Processes::Join(place, 0.3);
+  EXPECT_FALSE(second.ok());
+  // The system's own limit for a connection is some minutes.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  EXPECT_EQ(second.error().code, ExitCode::kNo);
+  const std::string& message = second.error().message;
+  EXPECT_THAT(message, testing::HasSubstr("process 1: process 0 at " + place.address + ", port " +
+                                          std::to_string(place.port)));
+  EXPECT_THAT(message, testing::HasSubstr("in 0.3 s"));
+  return message;
+}
+
+TEST(ProcessesTest, APortThatRefusesIsGivenUp) {
+  EXPECT_THAT(ErrorOfSecond(Place(1, 2, 4)), testing::HasSubstr("Connection refused"));
+}
+
+TEST(ProcessesTest, AHostWithoutAnAddressIsGivenUp) {
+  ProcessPlace place = Place(1, 2, 4);
+  place.address = "no-such-host.invalid";
+  EXPECT_THAT(ErrorOfSecond(place), testing::HasSubstr("does not answer"));
+}
+
+// Connects, and says nothing.
+TEST(ProcessesTest, AListenerThatNeverSpeaksIsGivenUp) {
+  const ProcessPlace place = Place(1, 2, 7);
+  const Result<Socket> listener = Listen(place.port, 8);
+  ASSERT_TRUE(listener.ok()) << listener.error().message;
+  EXPECT_THAT(ErrorOfSecond(place), testing::HasSubstr("is not process 0 of 2"));
+}
+
+// As behind a firewall that drops what comes: its queue of connections is full.
+TEST(ProcessesTest, APortThatNeverAnswersIsGivenUp) {
+  ProcessPlace place = Place(1, 2, 8);
+  place.address = "127.0.0.1";
+  const Result<Socket> listener = Listen(place.port, 0);
+  ASSERT_TRUE(listener.ok()) << listener.error().message;
+  const auto soon = [] {
+    return std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+  };
+  std::vector<Socket> queued;
+  for (int i = 0; i < 64; ++i) {
+    Result<Socket> connected = ConnectTo(place.address, place.port, soon());
+    if (!connected.ok()) break;
+    queued.push_back(std::move(connected).value());
+  }
+  ASSERT_LT(queued.size(), 64u);
+  EXPECT_THAT(ErrorOfSecond(place), testing::HasSubstr("(no answer)"));
+}
+
+TEST(ProcessesTest, APortThatRefusesUntilLateIsReached) {
+  const ProcessPlace first = Place(0, 2, 9), second = Place(1, 2, 9);
+  std::jthread early([&] {
+    const auto joined = Processes::Join(second, 20);
+    ASSERT_TRUE(joined.ok()) << joined.error().message;
+    EXPECT_TRUE(joined.value()->ShareFirst({}).ok());
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  const auto processes = Processes::Join(first, 20);
+  ASSERT_TRUE(processes.ok()) << processes.error().message;
+  EXPECT_TRUE(processes.value()->ShareFirst({}).ok());
+}
+
+// The second is there, and the third does not come.
+TEST(ProcessesTest, WhoWaitsForOthersIsToldSo) {
+  const ProcessPlace first = Place(0, 3, 10), second = Place(1, 3, 10);
+  std::jthread waiting([&] {
+    const auto joined = Processes::Join(second, 0.5);
+    ASSERT_FALSE(joined.ok());
+    EXPECT_THAT(joined.error().message, testing::HasSubstr("still waits for others after 0.5 s"));
+  });
+  const auto processes = Processes::Join(first, 1.5);
+  ASSERT_FALSE(processes.ok());
+  EXPECT_THAT(processes.error().message, testing::HasSubstr("process 2 of 3 did not come"));
 }
 
 TEST(ProcessesTest, StrangersAreSentAway) {

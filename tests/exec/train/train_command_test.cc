@@ -216,7 +216,7 @@ TEST_F(TrainCommand, SeveralProcessesNeedTheirPlacesAndGpus) {
   EXPECT_EQ(without.code, ExitCode::kBadInput);
   EXPECT_THAT(without.err, HasSubstr("RANK"));
   EXPECT_EQ(on_cpu.code, ExitCode::kBadInput);
-  EXPECT_THAT(on_cpu.err, HasSubstr("only cuda"));
+  EXPECT_THAT(on_cpu.err, HasSubstr("WORLD_SIZE is 2, and only cuda"));
 }
 
 // Nobody trains for hours and then learns that the result cannot be written.
