@@ -1,8 +1,14 @@
 // Flash attention on a GPU: cuDNN's fused kernels where they can, own kernels where they cannot.
+//
+//   AttentionEngine engine({.device = 0});
+//   Status ready = engine.Prepare(shape);
+//   bytes = engine.WorkspaceBytes(shape);
+//   Status launched = engine.Launch(call);  // On call.stream.
 #pragma once
 
 #include <cstddef>
 #include <unordered_map>
+#include <vector>
 
 #include "exec/cuda/cudnn_attention.h"
 #include "exec/cuda/kernels/kernel_call.h"
@@ -26,23 +32,28 @@ class AttentionEngine {
   AttentionEngine& operator=(const AttentionEngine&) = delete;
   ~AttentionEngine();
 
-  // Makes the shape's kernels ready: seconds, the first time in a process.
+  // Makes the shape's kernels ready, forward and backward: seconds, the first time in a process.
   Status Prepare(const OpShape& shape);
-  // Of a shape that was prepared.
+  // These are of a shape that was prepared. Forward and backward of a shape use the same library.
+  bool UsesCudnn(const OpShape& shape) const;
   std::size_t WorkspaceBytes(const OpShape& shape) const;
   Status Launch(const KernelCall& call);
   // cuDNN no longer knows the stream of the last launch.
   void ForgetStream();
 
  private:
-  Status LaunchForward(const KernelCall& call, const CudnnPlan& plan);
-  Status LaunchBackward(const KernelCall& call, const CudnnPlan& plan);
-  const CudnnPlan* Find(const OpShape& shape) const;
+  using Plans = std::vector<CudnnPlan>;  // Of AttentionPieces.
+
+  Status LoadLibrary();
+  Result<Plans> PlanPieces(const OpShape& shape) const;
+  Status LaunchForward(const KernelCall& call, const Plans& plans);
+  Status LaunchBackward(const KernelCall& call, const Plans& plans);
 
   Options options_;
   const Cudnn* cudnn_ = nullptr;
   cudnnHandle_t handle_ = nullptr;
-  std::unordered_map<OpShape, CudnnPlan, OpShapeHash> plans_;
+  // Without plans: an own kernel computes the shape.
+  std::unordered_map<OpShape, Plans, OpShapeHash> plans_;
 };
 
 }  // namespace twinstep::cuda

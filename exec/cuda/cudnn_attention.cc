@@ -20,41 +20,54 @@ cudnnDataType_t TypeOf(Dtype dtype) {
 
 // Dimensions b, heads, positions, features and the strides that they have in memory.
 struct Layout {
-  explicit Layout(const OpShape& shape)
+  Layout(const OpShape& shape, const AttentionPiece& piece)
       : b(shape.dims[0]),
         heads(shape.dims[1]),
         kv_heads(shape.dims[2]),
-        s(shape.dims[3]),
+        queries(piece.queries),
+        keys(piece.keys),
         d(shape.dims[5]),
         type(TypeOf(shape.dtype)),
         scale(static_cast<float>(1 / std::sqrt(static_cast<double>(d)))) {}
 
-  Dims q_dims() const { return {b, heads, s, d}; }
+  Dims q_dims() const { return {b, heads, queries, d}; }
   Dims q_strides() const { return Strides(heads * d); }
   // Keys, and behind them values, of a token.
-  Dims v_dims() const { return {b, kv_heads, s, d}; }
+  Dims v_dims() const { return {b, kv_heads, keys, d}; }
   Dims v_strides() const { return Strides(2 * kv_heads * d); }
   static Dims Transposed(Dims x) {
     std::swap(x[2], x[3]);
     return x;
   }
-  Dims row_dims() const { return {b, heads, s, 1}; }
-  Dims row_strides() const { return {heads * s, s, 1, 1}; }
+  Dims row_dims() const { return {b, heads, queries, 1}; }
+  Dims row_strides() const { return {heads * queries, queries, 1, 1}; }
 
   Dims Strides(std::int64_t token) const { return {token, d, b * token, 1}; }
 
-  std::int64_t b, heads, kv_heads, s, d;
+  std::int64_t b, heads, kv_heads, queries, keys, d;
   cudnnDataType_t type;
   float scale;
 };
 
-Tensor Mask(CudnnGraph* graph, Tensor scores) {
-  const Tensor visible =
-      graph->Pointwise(CUDNN_POINTWISE_CMP_GE, {graph->Index(scores, 2), graph->Index(scores, 3)},
-                       CUDNN_DATA_BOOLEAN);
+// The last query sees all keys. Row + keys - queries, in these two steps, is how cuDNN's fused
+// kernels know the pattern.
+Tensor Mask(CudnnGraph* graph, Tensor scores, const Layout& layout) {
+  Tensor last_visible = graph->Index(scores, 2);
+  if (layout.keys != layout.queries) {
+    const Tensor keys = graph->Scalar(static_cast<std::int32_t>(layout.keys));
+    const Tensor queries = graph->Scalar(static_cast<std::int32_t>(layout.queries));
+    const Tensor sum =
+        graph->Pointwise(CUDNN_POINTWISE_ADD, {last_visible, keys}, CUDNN_DATA_INT32);
+    last_visible = graph->Pointwise(CUDNN_POINTWISE_SUB, {sum, queries}, CUDNN_DATA_INT32);
+  }
+  const Tensor visible = graph->Pointwise(
+      CUDNN_POINTWISE_CMP_GE, {last_visible, graph->Index(scores, 3)}, CUDNN_DATA_BOOLEAN);
   const Tensor hidden = graph->Scalar(-std::numeric_limits<float>::infinity());
   return graph->Pointwise(CUDNN_POINTWISE_BINARY_SELECT, {scores, hidden, visible});
 }
+
+// Pieces of consecutive positions.
+std::int64_t PiecesOfRank(const OpShape& shape) { return shape.count == 1 ? 1 : 2; }
 
 // a^T b, summed over the query heads that share a key head. The kernels pass each head's part on in
 // the operands' type, and read nonsense if the graph has another one there.
@@ -70,13 +83,22 @@ Tensor KeyGradient(CudnnGraph* graph, Tensor a, Tensor b, const Layout& layout) 
 bool CudnnAttends(const OpShape& shape) {
   const bool half = shape.dtype == Dtype::kBf16 || shape.dtype == Dtype::kFp16;
   const std::int64_t s = shape.dims[3], d = shape.dims[5];
-  return half && (shape.flags & kHasDropout) == 0 && shape.count == 1 && s == shape.dims[4] &&
-         s % kLengthMultiple == 0 && d % kHeadMultiple == 0 && d <= kLargestHead;
+  const std::int64_t pieces = PiecesOfRank(shape);
+  return half && (shape.flags & kHasDropout) == 0 && s * shape.count == shape.dims[4] &&
+         s % (pieces * kLengthMultiple) == 0 && d % kHeadMultiple == 0 && d <= kLargestHead;
+}
+
+std::vector<AttentionPiece> AttentionPieces(const OpShape& shape) {
+  const std::int64_t s = shape.dims[3];
+  if (shape.count == 1) return {{.begin = 0, .queries = s, .keys = s}};
+  const std::int64_t piece = s / PiecesOfRank(shape);
+  return {{.begin = 0, .queries = piece, .keys = (shape.index + 1) * piece},
+          {.begin = piece, .queries = piece, .keys = (2 * shape.count - shape.index) * piece}};
 }
 
 Result<CudnnPlan> PlanAttentionForward(const Cudnn* cudnn, std::int32_t device,
-                                       const OpShape& shape) {
-  const Layout layout(shape);
+                                       const OpShape& shape, const AttentionPiece& piece) {
+  const Layout layout(shape, piece);
   CudnnGraph graph(cudnn);
   const Tensor q = graph.Input(AttentionUid::kQ, layout.q_dims(), layout.q_strides(), layout.type);
   const Tensor k = graph.Input(AttentionUid::kK, Layout::Transposed(layout.v_dims()),
@@ -84,7 +106,7 @@ Result<CudnnPlan> PlanAttentionForward(const Cudnn* cudnn, std::int32_t device,
   const Tensor v = graph.Input(AttentionUid::kV, layout.v_dims(), layout.v_strides(), layout.type);
   const Tensor scaled =
       graph.Pointwise(CUDNN_POINTWISE_MUL, {graph.Matmul(q, k), graph.Scalar(layout.scale)});
-  const Tensor scores = Mask(&graph, scaled);
+  const Tensor scores = Mask(&graph, scaled, layout);
   const Tensor max = graph.Reduce(CUDNN_REDUCE_TENSOR_MAX, scores, layout.row_dims());
   const Tensor exponentials =
       graph.Pointwise(CUDNN_POINTWISE_EXP, {graph.Pointwise(CUDNN_POINTWISE_SUB, {scores, max})});
@@ -100,8 +122,9 @@ Result<CudnnPlan> PlanAttentionForward(const Cudnn* cudnn, std::int32_t device,
 }
 
 Result<CudnnPlan> PlanAttentionBackward(const Cudnn* cudnn, std::int32_t device,
-                                        const OpShape& shape, bool deterministic) {
-  const Layout layout(shape);
+                                        const OpShape& shape, const AttentionPiece& piece,
+                                        bool deterministic) {
+  const Layout layout(shape, piece);
   CudnnGraph graph(cudnn);
   const Tensor q = graph.Input(AttentionUid::kQ, layout.q_dims(), layout.q_strides(), layout.type);
   const Tensor k = graph.Input(AttentionUid::kK, Layout::Transposed(layout.v_dims()),
@@ -124,7 +147,7 @@ Result<CudnnPlan> PlanAttentionBackward(const Cudnn* cudnn, std::int32_t device,
   const Tensor scale = graph.Scalar(layout.scale);
   const Tensor scores = graph.Pointwise(CUDNN_POINTWISE_MUL, {graph.Matmul(q, k), scale});
   const Tensor logs = graph.Pointwise(CUDNN_POINTWISE_SUB, {scores, statistics});
-  const Tensor probabilities = graph.Pointwise(CUDNN_POINTWISE_EXP, {Mask(&graph, logs)});
+  const Tensor probabilities = graph.Pointwise(CUDNN_POINTWISE_EXP, {Mask(&graph, logs, layout)});
   const Tensor dv = KeyGradient(&graph, probabilities, d_o, layout);
   graph.Output(dv, AttentionUid::kDv, layout.v_strides(), layout.type);
 
@@ -136,7 +159,8 @@ Result<CudnnPlan> PlanAttentionBackward(const Cudnn* cudnn, std::int32_t device,
   graph.Output(dk, AttentionUid::kDk, layout.v_strides(), layout.type);
   Tensor dq = graph.Matmul(d_scores, graph.Transpose(k, layout.type));
   if (!deterministic) {
-    const Dims packed{layout.heads * layout.s * layout.d, layout.s * layout.d, layout.d, 1};
+    const Dims packed{layout.heads * layout.queries * layout.d, layout.queries * layout.d, layout.d,
+                      1};
     graph.Output(dq, AttentionUid::kDqAccumulator, packed, CUDNN_DATA_FLOAT);
     dq = graph.Pointwise(CUDNN_POINTWISE_IDENTITY, {dq});
   }

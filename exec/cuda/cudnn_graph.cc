@@ -87,7 +87,7 @@ Status CudnnPlan::Execute(cudnnHandle_t handle,
 CudnnGraph::CudnnGraph(const Cudnn* cudnn) : cudnn_(cudnn) {
   plan_.cudnn_ = cudnn;
   plan_.status_ = std::make_unique<Status>(Unit{});
-  plan_.scalar_values_ = std::make_unique<std::deque<float>>();
+  plan_.scalar_values_ = std::make_unique<std::deque<std::variant<float, std::int32_t>>>();
 }
 
 CudnnGraph::Tensor CudnnGraph::Virtual(const Dims& dims, cudnnDataType_t type) {
@@ -105,24 +105,34 @@ CudnnGraph::Tensor CudnnGraph::Input(std::int64_t uid, const Dims& dims, const D
   return tensors_.size() - 1;
 }
 
-CudnnGraph::Tensor CudnnGraph::Scalar(float value) {
-  const Tensor scalar = Virtual({1, 1, 1, 1}, CUDNN_DATA_FLOAT);
+CudnnGraph::Tensor CudnnGraph::ScalarAt(void* value, cudnnDataType_t type) {
+  const Tensor scalar = Virtual({1, 1, 1, 1}, type);
   tensors_[scalar].is_virtual = false;
   tensors_[scalar].is_scalar = true;
-  plan_.scalar_values_->push_back(value);
-  plan_.scalars_.emplace_back(tensors_[scalar].uid, &plan_.scalar_values_->back());
+  plan_.scalars_.emplace_back(tensors_[scalar].uid, value);
   return scalar;
+}
+
+CudnnGraph::Tensor CudnnGraph::Scalar(float value) {
+  auto& kept = plan_.scalar_values_->emplace_back(value);
+  return ScalarAt(std::get_if<float>(&kept), CUDNN_DATA_FLOAT);
+}
+
+CudnnGraph::Tensor CudnnGraph::Scalar(std::int32_t value) {
+  auto& kept = plan_.scalar_values_->emplace_back(value);
+  return ScalarAt(std::get_if<std::int32_t>(&kept), CUDNN_DATA_INT32);
 }
 
 CudnnGraph::Tensor CudnnGraph::Pointwise(cudnnPointwiseMode_t mode,
                                          std::initializer_list<Tensor> operands,
                                          cudnnDataType_t type) {
+  const bool of_type = type == CUDNN_DATA_BOOLEAN || type == CUDNN_DATA_INT32;
   const Tensor y = Virtual(tensors_[*operands.begin()].dims, type);
   operations_.push_back({.kind = Operation::kPointwise,
                          .in = operands,
                          .out = y,
                          .mode = mode,
-                         .compute = type == CUDNN_DATA_BOOLEAN ? type : CUDNN_DATA_FLOAT});
+                         .compute = of_type ? type : CUDNN_DATA_FLOAT});
   return y;
 }
 

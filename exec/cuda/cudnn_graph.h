@@ -18,6 +18,7 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "exec/cuda/libraries.h"
@@ -70,7 +71,7 @@ class CudnnPlan {
   std::unique_ptr<Status> status_;
   std::vector<std::unique_ptr<CudnnDescriptor>> descriptors_;
   std::vector<std::pair<std::int64_t, void*>> scalars_;
-  std::unique_ptr<std::deque<float>> scalar_values_;
+  std::unique_ptr<std::deque<std::variant<float, std::int32_t>>> scalar_values_;
   std::int64_t workspace_bytes_ = 0;
 };
 
@@ -83,9 +84,11 @@ class CudnnGraph {
 
   // Operands in memory; unique ids are the caller's, above zero.
   Tensor Input(std::int64_t uid, const Dims& dims, const Dims& strides, cudnnDataType_t type);
-  // fp32 scalar, part of the plan.
+  // fp32 or int32 scalar, part of the plan.
   Tensor Scalar(float value);
-  // Elementwise; y has x's dimensions. `type` of the result and of the arithmetic.
+  Tensor Scalar(std::int32_t value);
+  // Elementwise; y has x's dimensions. `type` of the result; arithmetic in it too where it is
+  // boolean or int32, else in fp32.
   Tensor Pointwise(cudnnPointwiseMode_t mode, std::initializer_list<Tensor> operands,
                    cudnnDataType_t type = CUDNN_DATA_FLOAT);
   // Index along `axis` of each element of x.
@@ -120,6 +123,7 @@ class CudnnGraph {
   };
 
   Tensor Virtual(const Dims& dims, cudnnDataType_t type);
+  Tensor ScalarAt(void* value, cudnnDataType_t type);
   CudnnDescriptor* New(cudnnBackendDescriptorType_t type);
   void MakeTensors();
   CudnnDescriptor* MakeOperation(const Operation& operation);

@@ -38,7 +38,9 @@ struct Sizes {
     return K(j, sample, kv_head) + kv_heads * d;
   }
   __device__ std::int64_t Row(std::int64_t i, std::int64_t sample, std::int64_t head) const {
-    return (sample * heads + head) * queries + i;
+    const std::int64_t length = positions.piece == 0 ? queries : positions.piece;
+    const std::int64_t begin = i < length ? 0 : length;
+    return begin * b * heads + (sample * heads + head) * length + i - begin;
   }
   __device__ std::int64_t QueryPosition(std::int64_t i) const { return positions.Global(i); }
   __device__ std::int64_t KeyPosition(std::int64_t j) const {

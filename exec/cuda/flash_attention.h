@@ -1,8 +1,8 @@
-// Flash attention for what cuDNN does not do: fp32 and fp64, dropout, context parallelism, any head
-// size up to 256 and any length. Written for exactness and determinism, not for speed: no tensor
+// Flash attention for what cuDNN does not do: fp32 and fp64, dropout, any head size up to 256 and
+// any length. Written for exactness and determinism, not for speed: no tensor
 // cores, one warp a query row (forward, dQ) or key row (dK and dV), nothing added atomically.
 //
-// Operands as op.h says; log-sum-exps as cuDNN's, [b, heads, s_q].
+// Operands as op.h says; log-sum-exps as cudnn_attention.h has them.
 #pragma once
 
 #include <cstddef>

@@ -32,6 +32,11 @@ TWINSTEP_HD std::int64_t GatheredPosition(const Positions& of, std::int64_t gath
   return Positions{of.piece, rank, of.count}.Global(gathered - rank * 2 * of.piece);
 }
 
+// Where a piece of 2 `count` lies in the gathered order, counted in pieces.
+TWINSTEP_HD std::int64_t GatheredPiece(std::int64_t piece, std::int64_t count) {
+  return piece < count ? 2 * piece : 2 * (2 * count - 1 - piece) + 1;
+}
+
 // Sample and position of the rows of an activation: `rows` of a sequence-parallel tensor if the
 // plan has such, else of a whole local sequence.
 struct TokenRows {

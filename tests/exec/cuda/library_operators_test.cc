@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "exec/cuda/attention.h"
 #include "tests/exec/cuda/gpu_tester.h"
 #include "tests/exec/cuda/has_gpu.h"
 
@@ -247,12 +248,22 @@ std::vector<Attention> AttentionShapes() {
           {2, 2, 1, 24, 48, 16, 1, 2}, {1, 3, 3, 5, 5, 7},       {1, 2, 2, 64, 64, 160}};
 }
 
-// Log-sum-exps as the GPU has them.
+// Of context-parallel ranks, the first, a middle and the last one, in cuDNN's lengths.
+std::vector<Attention> ContextParallelShapes() {
+  return {{2, 4, 4, 256, 512, 64, 0, 2},  {2, 4, 4, 256, 512, 64, 1, 2},
+          {1, 8, 2, 256, 512, 128, 0, 2}, {3, 6, 3, 256, 512, 64, 1, 2},
+          {1, 2, 2, 512, 1024, 96, 1, 2}, {1, 4, 2, 256, 1024, 64, 0, 4},
+          {2, 4, 1, 256, 1024, 32, 2, 4}, {1, 2, 2, 256, 1024, 128, 3, 4}};
+}
+
+// Log-sum-exps as the GPU has them: by head, of each piece of consecutive positions.
 Values RowsByHead(const Values& by_token, const Attention& a) {
   Values result(by_token.size());
+  const std::int64_t length = a.count == 1 ? a.s_q : a.s_q / 2;
   for (std::int64_t i = 0; i < a.s_q; ++i) {
+    const std::int64_t begin = i / length * length;
     for (std::int64_t k = 0; k < a.b * a.heads; ++k) {
-      result[static_cast<std::size_t>(k * a.s_q + i)] =
+      result[static_cast<std::size_t>(begin * a.b * a.heads + k * length + i - begin)] =
           by_token[static_cast<std::size_t>(i * a.b * a.heads + k)];
     }
   }
@@ -312,26 +323,80 @@ TEST(LibraryOperatorsTest, FlashAttentionMatchesTheCpuBackend) {
   }
 }
 
+TEST(LibraryOperatorsTest, ContextParallelAttentionMatchesTheCpuBackend) {
+  if (!HasGpu()) GTEST_SKIP() << "no GPU";
+  const std::vector<Precision> all = Precisions();
+  for (const bool deterministic : {false, true}) {
+    GpuTester tester({.deterministic = deterministic});
+    cuda::AttentionEngine engine({.deterministic = deterministic});
+    for (const Attention& a : ContextParallelShapes()) {
+      for (const Precision& precision : {all[0], all[2], all[3]}) {
+        SCOPED_TRACE(a.Name() + " of " + std::to_string(a.count) + ", " + precision.name +
+                     (deterministic ? ", deterministic" : ""));
+        CheckFlashAttention(a, precision, 0, &tester);
+        for (const OpCode op : {OpCode::kAttentionForward, OpCode::kAttentionBackward}) {
+          OpShape shape = a.Shape(op);
+          shape.dtype = precision.types.element;
+          const Status prepared = engine.Prepare(shape);
+          ASSERT_TRUE(prepared.ok()) << prepared.error().message;
+          EXPECT_EQ(engine.UsesCudnn(shape), shape.dtype != Dtype::kFp32);
+        }
+      }
+    }
+  }
+}
+
+// Cases whose inputs are drawn at random, statistics too.
+Case BackwardOf(const Attention& a, unsigned flags = 0) {
+  return {"backward",
+          a.Shape(OpCode::kAttentionBackward, flags),
+          {a.Q(), a.Q(), a.Kv(), a.Q(), a.Rows()},
+          {a.Q(), a.Kv()},
+          a.Place()};
+}
+
+TEST(LibraryOperatorsTest, DeterministicAttentionGivesTheSameBitsAgain) {
+  if (!HasGpu()) GTEST_SKIP() << "no GPU";
+  GpuTester tester({.deterministic = true});
+  std::vector<Attention> shapes = ContextParallelShapes();
+  shapes.push_back(AttentionShapes()[1]);
+  for (const Attention& a : shapes) {
+    SCOPED_TRACE(a.Name());
+    const Case forward{"forward",
+                       a.Shape(OpCode::kAttentionForward),
+                       {a.Q(), a.Kv()},
+                       {a.Q(), a.Rows()},
+                       a.Place()};
+    for (const Case& test_case : {forward, BackwardOf(a)}) {
+      std::vector<std::vector<Values>> results;
+      for (int run = 0; run < 2; ++run) {
+        Call call(test_case, {Dtype::kBf16, Dtype::kFp32}, Draw(test_case));
+        call.RunOnGpu(&tester);
+        results.push_back({call.Written(0), call.Written(1)});
+      }
+      EXPECT_EQ(results[0], results[1]) << test_case.name;
+    }
+  }
+}
+
 // The graph's own scratch of the gradient of q.
 TEST(LibraryOperatorsTest, FlashAttentionUsesTheGraphsWorkspace) {
   if (!HasGpu()) GTEST_SKIP() << "no GPU";
-  const Attention a = AttentionShapes()[0];
   GpuTester tester;
-  std::vector<Values> results;
-  for (const bool has_workspace : {false, true}) {
-    Case backward{"backward",
-                  a.Shape(OpCode::kAttentionBackward, has_workspace ? unsigned{kHasWorkspace} : 0),
-                  {a.Q(), a.Q(), a.Kv(), a.Q(), a.Rows()},
-                  {a.Q(), a.Kv()},
-                  a.Place()};
-    if (has_workspace) {
-      backward.writes.push_back({.kind = Kind::kStatistics, .elements = a.Q().elements});
+  for (const Attention& a : {AttentionShapes()[0], ContextParallelShapes()[1]}) {
+    SCOPED_TRACE(a.Name());
+    std::vector<Values> results;
+    for (const bool has_workspace : {false, true}) {
+      Case backward = BackwardOf(a, has_workspace ? unsigned{kHasWorkspace} : 0);
+      if (has_workspace) {
+        backward.writes.push_back({.kind = Kind::kStatistics, .elements = a.Q().elements});
+      }
+      Call call(backward, {Dtype::kBf16, Dtype::kFp32}, Draw(backward));
+      call.RunOnGpu(&tester);
+      results.push_back(call.Written(0));
     }
-    Call call(backward, {Dtype::kBf16, Dtype::kFp32}, Draw(backward));
-    call.RunOnGpu(&tester);
-    results.push_back(call.Written(0));
+    EXPECT_LE(RelativeError(results[1], results[0]), 2e-2);
   }
-  EXPECT_LE(RelativeError(results[1], results[0]), 2e-2);
 }
 
 }  // namespace

@@ -91,6 +91,9 @@ TEST(PositionsTest, EqualTheCpus) {
         for (std::int64_t i = 0; i < run.length; ++i) {
           EXPECT_EQ(cuda::GatheredPosition(positions, run.local + i), run.global + i);
         }
+        if (count > 1) {
+          EXPECT_EQ(cuda::GatheredPiece(run.global / run.length, count), run.local / run.length);
+        }
       });
       for (const bool sequence_parallel : {false, true}) {
         const TaskPlace place{.tp = 1,

@@ -1,11 +1,13 @@
 // Bandwidth of every operator at the shapes of a 1.345B Llama-like model (h 2048, 16 heads, ffn
 // 5504, vocabulary 32000) at micro-batch 32 and sequence 1024, in bf16 with fp32 gradients: CUDA
-// events around single launches, the caches cleared before each, medians.
+// events around single launches, the caches cleared before each, medians. Behind them TFLOP/s of
+// flash attention, whole sequences and what ranks of two have of them.
 //
 //   kernels_benchmark [launches, default 20] [part of an operator's name]
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -14,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "exec/cuda/attention.h"
 #include "exec/cuda/kernels/elementwise.h"
 #include "tests/exec/cuda/kernels/device_case.h"
 #include "tests/exec/cuda/kernels/operator_cases.h"
@@ -155,6 +158,85 @@ void Run(int launches, std::string_view filter) {
         10.0 * static_cast<double>(e), copy_rate);
 }
 
+struct AttentionSizes {
+  std::int64_t samples, heads, kv_heads, sequence, head_dim;
+};
+
+// One rank's forward or backward of causal attention, on random operands.
+double AttentionMs(const OpShape& shape, cuda::AttentionEngine* engine, Timer* timer) {
+  const auto& [b, heads, kv_heads, s_q, s_kv, d] = shape.dims;
+  const std::int64_t of_q = 2 * b * s_q * heads * d, of_kv = 4 * b * s_kv * kv_heads * d;
+  const std::int64_t of_rows = 4 * b * s_q * heads;
+  const bool forward = shape.op == OpCode::kAttentionForward;
+  const std::vector<std::int64_t> read_bytes =
+      forward ? std::vector{of_q, of_kv} : std::vector{of_q, of_q, of_kv, of_q, of_rows};
+  const std::vector<std::int64_t> write_bytes =
+      forward ? std::vector{of_q, of_rows} : std::vector{of_q, of_kv};
+  std::vector<DeviceMemory> memory;
+  std::vector<const std::byte*> reads;
+  std::vector<std::byte*> writes;
+  OperatorCase of;
+  for (const std::int64_t bytes : read_bytes) {
+    memory.push_back(Allocate(static_cast<std::size_t>(bytes)));
+    FillRandomly(of, {}, memory.back().get(), bytes);
+    reads.push_back(memory.back().get());
+  }
+  for (const std::int64_t bytes : write_bytes) {
+    memory.push_back(Allocate(static_cast<std::size_t>(bytes)));
+    writes.push_back(memory.back().get());
+  }
+  const DeviceMemory workspace = Allocate(engine->WorkspaceBytes(shape) + 1);
+  const cuda::KernelCall call{.shape = shape,
+                              .reads = reads,
+                              .writes = writes,
+                              .place = {.cp = shape.index,
+                                        .context_parallel = shape.count,
+                                        .micro_batch_size = b,
+                                        .sequence_length = s_kv},
+                              .workspace = workspace.get(),
+                              .stream = nullptr};
+  return timer->Median([&] {
+    const Status launched = engine->Launch(call);
+    if (launched.ok()) return cudaSuccess;
+    std::fprintf(stderr, "%s\n", launched.error().message.c_str());
+    return cudaErrorUnknown;
+  });
+}
+
+void RunAttention(int launches, std::string_view filter) {
+  std::printf("\n%-34s %24s %-5s %9s %8s\n", "operator", "b x heads x kv x s x d", "rank", "ms",
+              "TFLOP/s");
+  Timer timer(launches);
+  for (const bool deterministic : {false, true}) {
+    cuda::AttentionEngine engine({.deterministic = deterministic});
+    for (const AttentionSizes& x : std::array<AttentionSizes, 3>{
+             {{16, 16, 16, 1024, 128}, {4, 32, 32, 4096, 128}, {4, 32, 8, 8192, 128}}}) {
+      for (const auto& [index, count] : {std::pair{0, 1}, {0, 2}, {1, 2}}) {
+        for (const OpCode op : {OpCode::kAttentionForward, OpCode::kAttentionBackward}) {
+          OpShape shape{.op = op, .dtype = Dtype::kBf16};
+          shape.index = static_cast<std::uint16_t>(index);
+          shape.count = static_cast<std::uint16_t>(count);
+          shape.dims = {x.samples, x.heads, x.kv_heads, x.sequence / count, x.sequence, x.head_dim};
+          const std::string name = std::string(Name(op)) + (deterministic ? ", deterministic" : "");
+          if (name.find(filter) == std::string::npos) continue;
+          const Status prepared = engine.Prepare(shape);
+          if (!prepared.ok()) {
+            std::fprintf(stderr, "%s\n", prepared.error().message.c_str());
+            std::exit(1);
+          }
+          const double ms = AttentionMs(shape, &engine, &timer);
+          const std::string sizes = std::to_string(x.samples) + " x " + std::to_string(x.heads) +
+                                    " x " + std::to_string(x.kv_heads) + " x " +
+                                    std::to_string(x.sequence) + " x " + std::to_string(x.head_dim);
+          std::printf("%-34s %24s %d/%-3d %9.4f %8.1f%s\n", name.c_str(), sizes.c_str(), index,
+                      count, ms, Flops(shape) / (ms * 1e-3) * 1e-12,
+                      engine.UsesCudnn(shape) ? "" : "  own kernel");
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace twinstep
 
@@ -163,5 +245,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "no GPU\n");
     return 1;
   }
-  twinstep::Run(argc > 1 ? std::max(1, std::atoi(argv[1])) : 20, argc > 2 ? argv[2] : "");
+  const int launches = argc > 1 ? std::max(1, std::atoi(argv[1])) : 20;
+  const char* const filter = argc > 2 ? argv[2] : "";
+  twinstep::Run(launches, filter);
+  twinstep::RunAttention(launches, filter);
 }
