@@ -30,8 +30,8 @@ OpShape KeyOf(OpShape shape) {
 
 // Bytes of the parts of a call's scratch, in the order in which they lie; each aligned.
 struct ScratchParts {
-  // Keys and values by position, where they come in the gathered order; in the backward the
-  // gradients that each piece of queries gives them.
+  // Where keys and values come in the gathered order: they by position (in the backward, what it
+  // writes has room for them), and the gradients that each piece of queries gives them.
   std::size_t keys = 0;
   std::array<std::size_t, 2> key_gradients{};
   std::size_t row_sums = 0, accumulator = 0;
@@ -52,8 +52,11 @@ ScratchParts PartsOf(const OpShape& shape, std::span<const CudnnPlan> plans, boo
     if (shape.count == 1) continue;
     const std::size_t bytes = Aligned(KeyPieceBytes(shape) *
                                       static_cast<std::size_t>(pieces[i].keys / pieces[i].queries));
-    parts.keys = std::max(parts.keys, bytes);
-    if (backward) parts.key_gradients[i] = bytes;
+    if (backward) {
+      parts.key_gradients[i] = bytes;
+    } else {
+      parts.keys = std::max(parts.keys, bytes);
+    }
   }
   if (!backward) return parts;
   const auto rows = static_cast<std::size_t>(shape.dims[0] * shape.dims[1] * shape.dims[3]);
@@ -201,9 +204,9 @@ Status AttentionEngine::LaunchBackward(const KernelCall& call, const Plans& plan
   std::byte* workspace = call.workspace;
   std::array<std::byte*, 2> dkv{call.writes[1], nullptr};
   if (shape.count > 1) {
-    kv = workspace;
-    dkv = {workspace + parts.keys, workspace + parts.keys + parts.key_gradients[0]};
-    workspace = dkv[1] + parts.key_gradients[1];
+    kv = call.writes[1];
+    dkv = {workspace, workspace + parts.key_gradients[0]};
+    workspace += parts.key_gradients[0] + parts.key_gradients[1];
     const Status ordered =
         CudaCall(OrderKeys(shape, call.reads[2], kv, call.stream), "keys by position");
     if (!ordered.ok()) return ordered;
