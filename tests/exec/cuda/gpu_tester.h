@@ -1,6 +1,7 @@
 // Runs one operator on the GPU, on copies of a test's buffers.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <vector>
 
@@ -19,6 +20,10 @@ class GpuTester {
   // `residual` as of Operators::Launch.
   Status Run(const Op& op, const std::vector<Buffer*>& reads, const std::vector<Buffer*>& writes,
              Buffer* residual = nullptr);
+  // Of a shape that has run.
+  std::size_t WorkspaceBytes(const OpShape& shape) const {
+    return operators_->WorkspaceBytes(shape);
+  }
 
  private:
   std::unique_ptr<cuda::Operators> operators_;
