@@ -104,7 +104,7 @@ Cluster GpuCluster(const Cluster& described, const Profile& profile, const GpuSa
   Host* const host = node->mutable_host();
   host->set_memory_bytes(machine.memory_bytes);
   host->set_dram_bytes_per_s(RoundMeasured(
-      std::max(MeasureRates(host_threads).dram_bytes_per_s, HostTrafficBytesPerSecond(samples))));
+      std::max(MeasureDramBytesPerSecond(host_threads), HostTrafficBytesPerSecond(samples))));
   host->set_cores(machine.cores);
   return cluster;
 }
@@ -121,25 +121,21 @@ MakeBackend MakeTimedCudaBackends() {
   };
 }
 
-std::size_t StepsOfGpuMeasurement(const ProfileInput& input) {
-  return input.plans.size() * kGpuPhases + 1;
-}
-
 Result<Profile> MeasureGpuProfile(const ProfileInput& input, const MakeBackend& make_backend,
                                   const ProbeSizes& sizes, Progress* progress, PhaseTimes* times) {
-  GpuSamples samples;
-  for (const PlanToMeasure& plan : input.plans) {
-    const GpuMeasureOptions options{
-        .make_backend = [&] { return make_backend(input); },
-        .seconds = input.seconds / static_cast<double>(input.plans.size()),
-        .warm_up_s = samples.primitives.times.empty() ? sizes.warm_up_s : sizes.warm_up_s / 2,
-        .sizes = sizes,
-        .data = input.data,
-        .begin_phase = [progress](const std::string& what) { progress->Step(what); },
-        .phase_times = times};
-    const Status done = MeasureGpuPlan(input.model, plan.cluster, plan.plan, options, &samples);
-    if (!done.ok()) return done.error();
-  }
+  std::vector<GpuPlan> plans;
+  for (const PlanToMeasure& plan : input.plans) plans.push_back({&plan.cluster, &plan.plan});
+  const Result<GpuSamples> measured =
+      MeasureGpuPlans(input.model, plans,
+                      {.make_backend = [&] { return make_backend(input); },
+                       .seconds = input.seconds,
+                       .warm_up_s = sizes.warm_up_s,
+                       .sizes = sizes,
+                       .data = input.data,
+                       .begin_phase = [progress](const std::string& what) { progress->Step(what); },
+                       .phase_times = times});
+  if (!measured.ok()) return measured.error();
+  const GpuSamples& samples = measured.value();
   progress->Step("host memory");
   times->Begin("host memory");
   Profile profile = BuildEntries(samples.primitives);

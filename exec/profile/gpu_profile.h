@@ -21,11 +21,10 @@ using MakeBackend = std::function<Result<std::unique_ptr<Backend>>(const Profile
 MakeBackend MakeTimedCudaBackends();
 
 // How many times MeasureGpuProfile calls progress->Step().
-std::size_t StepsOfGpuMeasurement(const ProfileInput& input);
+inline constexpr std::size_t kStepsOfGpuMeasurement = kGpuPhases + 1;
 
-// A profile without name, date and runs, which its caller knows. Takes about `input.seconds`,
-// shared by its plans, and two seconds to warm up. Adds to `times`. Errors as MeasureGpuPlan's
-// (measure_gpu.h).
+// A profile without name, date and runs, which its caller knows. Measures for about
+// `input.seconds`. Adds to `times`. Errors as MeasureGpuPlans' (measure_gpu.h).
 Result<Profile> MeasureGpuProfile(const ProfileInput& input, const MakeBackend& make_backend,
                                   const ProbeSizes& sizes, Progress* progress, PhaseTimes* times);
 

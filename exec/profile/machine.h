@@ -44,6 +44,8 @@ struct MachineRates {
 };
 // Takes about a second.
 MachineRates MeasureRates(int threads);
+// MachineRates::dram_bytes_per_s alone.
+double MeasureDramBytesPerSecond(int threads);
 
 // The machine as a cluster: one node, whose ranks compute with a thread each; copies and messages
 // are copies in memory.

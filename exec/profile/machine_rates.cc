@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -51,33 +52,61 @@ void InThreads(int threads, const std::function<void(int)>& work) {
   for (std::thread& thread : others) thread.join();
 }
 
+// STREAM's triad. Each page comes into being where a thread that computes on it first writes it.
+class Triad {
+ public:
+  explicit Triad(int threads)
+      : elements_(static_cast<std::size_t>(std::min(kBytesPerThread * threads, kMostBytes)) /
+                  sizeof(double)),
+        a_(std::make_unique_for_overwrite<double[]>(elements_)),
+        b_(std::make_unique_for_overwrite<double[]>(elements_)),
+        c_(std::make_unique_for_overwrite<double[]>(elements_)) {
+    InThreads(threads, [&](int part) {
+      for (double* const x : {a_.get(), b_.get(), c_.get()}) {
+        std::fill(x + Begin(threads, part), x + Begin(threads, part + 1), 1.0);
+      }
+    });
+  }
+
+  double BytesPerSecond(int threads) const {
+    return 3 * bytes() /
+           MedianSeconds([&] { InThreads(threads, [&](int part) { Run(threads, part); }); });
+  }
+  double CopiedBytesPerSecond() const {
+    return bytes() /
+           MedianSeconds([&] { std::memcpy(a_.get(), b_.get(), elements_ * sizeof(double)); });
+  }
+
+ private:
+  double bytes() const { return sizeof(double) * static_cast<double>(elements_); }
+  std::size_t Begin(int parts, int part) const {
+    return elements_ * static_cast<std::size_t>(part) / static_cast<std::size_t>(parts);
+  }
+  void Run(int parts, int part) const {
+    double* const a = a_.get();
+    const double *const b = b_.get(), *const c = c_.get();
+    for (std::size_t i = Begin(parts, part); i < Begin(parts, part + 1); ++i) {
+      a[i] = b[i] + 3.0 * c[i];
+    }
+  }
+
+  const std::size_t elements_;
+  const std::unique_ptr<double[]> a_, b_, c_;
+};
+
 }  // namespace
 
 MachineRates MeasureRates(int threads) {
   MachineRates rates;
   rates.fp32_flops_per_s = ProductFlopsPerSecond<float>();
   rates.fp64_flops_per_s = ProductFlopsPerSecond<double>();
-
-  const auto elements = static_cast<std::size_t>(std::min(kBytesPerThread * threads, kMostBytes) /
-                                                 static_cast<std::int64_t>(sizeof(double)));
-  std::vector<double> a(elements), b(elements), c(elements);
-  const auto triad = [&](int parts, int part) {
-    const std::size_t begin =
-        elements * static_cast<std::size_t>(part) / static_cast<std::size_t>(parts);
-    const std::size_t end =
-        elements * static_cast<std::size_t>(part + 1) / static_cast<std::size_t>(parts);
-    for (std::size_t i = begin; i < end; ++i) a[i] = b[i] + 3.0 * c[i];
-  };
-  const double triad_bytes = 3 * sizeof(double) * static_cast<double>(elements);
-  const double bytes = sizeof(double) * static_cast<double>(elements);
-  InThreads(threads, [&](int part) { triad(threads, part); });
-  rates.dram_bytes_per_s = triad_bytes / MedianSeconds([&] {
-                             InThreads(threads, [&](int part) { triad(threads, part); });
-                           });
-  rates.thread_bytes_per_s = triad_bytes / MedianSeconds([&] { triad(1, 0); });
-  rates.copy_bytes_per_s =
-      bytes / MedianSeconds([&] { std::memcpy(a.data(), b.data(), elements * sizeof(double)); });
+  const Triad triad(threads);
+  rates.dram_bytes_per_s = triad.BytesPerSecond(threads);
+  rates.thread_bytes_per_s = triad.BytesPerSecond(1);
+  rates.copy_bytes_per_s = triad.CopiedBytesPerSecond();
   return rates;
 }
+
+double MeasureDramBytesPerSecond(int threads) { return Triad(threads).BytesPerSecond(threads); }
 
 }  // namespace twinstep

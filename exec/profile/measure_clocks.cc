@@ -42,8 +42,8 @@ class ClockMeasurement {
       }
     }
     std::vector<double> boosts, gains;
+    // Each begins at low clocks, after as much computing as these need.
     for (int i = 0; i < options_.repeats; ++i) {
-      if (const Status warm = run_.WarmUp(options_.steady_s); !warm.ok()) return warm;
       std::vector<Window> after_long, after_short;
       Rest(options_.long_rest_s);
       if (const Status done = Watch(&after_long); !done.ok()) return done;

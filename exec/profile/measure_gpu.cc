@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -11,9 +12,9 @@
 #include "exec/profile/plan_run.h"
 #include "exec/profile/primitive.h"
 #include "exec/profile/probe_graph.h"
+#include "exec/profile/probe_runs.h"
 #include "exec/profile/repeated_run.h"
 #include "exec/profile/statistics.h"
-#include "sim/graph/arena.h"
 #include "sim/lower/lower.h"
 
 namespace twinstep {
@@ -25,18 +26,45 @@ constexpr double kCopyMargin = 1.05, kHostCopyMargin = 3;
 constexpr std::int64_t kTinyBytes = 1024;
 // Host Adam: far beyond caches; of large updates fewer.
 constexpr std::int64_t kMostHostElements = std::int64_t{1} << 28;
+constexpr std::int64_t kHostElementsAtOnce = std::int64_t{1} << 27;
 constexpr int kFewestUpdates = 2;
-// Of a GPU's memory, what probes of collectives take at once.
-constexpr double kGroupShareOfMemory = 0.25;
+// Of a GPU's memory, what probes take at once; and of pinned memory, which takes long to make.
+constexpr double kProbeShareOfMemory = 0.25;
+constexpr std::int64_t kMostPinnedBytes = std::int64_t{2} << 30;
+// Operators that take less of their layers' time are not worth a run of these beside copies,
+// beside collectives and after rests: others stand for them there.
+constexpr double kFewTime = 0.05;
 
-// Shares of the time.
-constexpr double kAloneShare = 0.3, kBesideShare = 0.06, kProbeShare = 0.1, kCopyShare = 0.1,
-                 kHostShare = 0.05;
+// Shares of the time, each of all runs of its kind together.
+constexpr double kAloneShare = 0.35, kOthersShare = 0.08, kGroupsShare = 0.08, kCopiesShare = 0.08,
+                 kBesideCopiesShare = 0.18, kBesideCollectivesShare = 0.07, kHostShare = 0.1,
+                 kRatesShare = 0.06;
+// Of the time that the first layers' warming up takes: of other layers, whose choice of kernels has
+// kept the device busy, and of all else.
+constexpr double kLayersWarmUp = 0.25, kProbesWarmUp = 0.125;
+
+using TimesMember = std::vector<double> PrimitiveTimes::*;
 
 Primitive CopyPrimitive(bool h2d, std::int64_t bytes) {
   OpShape shape{.op = h2d ? OpCode::kCopyH2D : OpCode::kCopyD2H, .dtype = Dtype::kUint8};
   shape.dims[0] = bytes;
   return {.shape = WorkShape(shape)};
+}
+
+OpShape GroupShape(OpCode op, Dtype dtype, std::int64_t bytes) {
+  OpShape shape{.op = op, .dtype = dtype};
+  shape.dims[0] = bytes;
+  return shape;
+}
+
+// Of such an operation, as PrimitiveOf has it.
+Primitive GroupPrimitive(OpShape shape, std::uint32_t members) {
+  if (!Sums(shape.op)) shape.dtype = Dtype::kUint8;
+  return {.shape = WorkShape(shape), .group_size = members};
+}
+
+bool IsHostAdam(const Primitive& primitive) {
+  return primitive.on_host && primitive.shape.op == OpCode::kAdam;
 }
 
 void AppendTo(std::vector<double>* times, const std::vector<double>& more) {
@@ -45,32 +73,35 @@ void AppendTo(std::vector<double>* times, const std::vector<double>& more) {
 
 class GpuMeasurement {
  public:
-  GpuMeasurement(const Model& model, const Cluster& cluster, const ResolvedPlan& plan,
-                 const GpuMeasureOptions& options, GpuSamples* samples)
-      : model_(model),
-        cluster_(cluster),
-        plan_(plan),
-        options_(options),
-        samples_(*samples),
-        is_first_(samples->primitives.times.empty()) {}
+  GpuMeasurement(const Model& model, const std::vector<GpuPlan>& plans,
+                 const GpuMeasureOptions& options)
+      : model_(model), plans_(plans), options_(options) {}
 
-  Status Run() {
-    Result<TaskGraph> whole = Lower(model_, cluster_, plan_, {.fold = false});
-    if (!whole.ok()) return whole.error();
-    whole_ = std::move(whole).value();
+  Result<GpuSamples> Run() {
     for (const auto phase :
-         {&GpuMeasurement::MeasureLayers, &GpuMeasurement::MeasureOthers,
+         {&GpuMeasurement::LowerAll, &GpuMeasurement::MeasureLayers, &GpuMeasurement::MeasureOthers,
           &GpuMeasurement::MeasureGroups, &GpuMeasurement::MeasureCopies,
           &GpuMeasurement::MeasureLayersBesideCopies,
           &GpuMeasurement::MeasureLayersBesideCollectives, &GpuMeasurement::MeasureRests,
           &GpuMeasurement::MeasureHostAdam, &GpuMeasurement::MeasureRates}) {
-      if (const Status done = (this->*phase)(); !done.ok()) return done;
+      if (const Status done = (this->*phase)(); !done.ok()) return done.error();
     }
-    return Unit{};
+    return std::move(samples_);
   }
 
  private:
-  double WarmUpSeconds() const { return options_.warm_up_s / 4; }
+  // Layers that have operators which no layers before have.
+  struct Layers {
+    const GpuPlan* of = nullptr;
+    LoweredPlan once, plan;  // The latter as long as the model's.
+    double iteration_s = 0;  // Of the latter.
+    std::uint32_t ranks() const { return static_cast<std::uint32_t>(once.graph.ranks.size()); }
+  };
+
+  double Share(double share, std::size_t runs) const {
+    return share * options_.seconds / static_cast<double>(runs);
+  }
+  double WarmUpSeconds() const { return kProbesWarmUp * options_.warm_up_s; }
   void BeginPhase(const char* what) const {
     if (options_.begin_phase) options_.begin_phase(what);
     if (options_.phase_times != nullptr) options_.phase_times->Begin(what);
@@ -79,15 +110,6 @@ class GpuMeasurement {
     return {.make_backend = options_.make_backend,
             .pause_s = options_.sizes.pause_s,
             .phase_times = options_.phase_times};
-  }
-  LoweredPlan LoweredGraph(TaskGraph graph) const {
-    LoweredPlan lowered{.model = layers_.model,
-                        .plan = layers_.plan,
-                        .graph = std::move(graph),
-                        .arena = {},
-                        .data = options_.data};
-    lowered.arena = PlanArena(lowered.graph);
-    return lowered;
   }
   int CopiesIn(double seconds, double bytes_per_s) const {
     return 1 + static_cast<int>(seconds * bytes_per_s /
@@ -100,92 +122,146 @@ class GpuMeasurement {
   PrimitiveTimes& TimesOf(const Primitive& primitive) {
     return samples_.primitives.times[primitive];
   }
+  ProbeRuns Runs() const {
+    return {model_, *plans_.front().plan, options_.data, RunOptions(), WarmUpSeconds()};
+  }
+
+  Status LowerAll() {
+    std::set<Primitive> known;
+    for (const GpuPlan& plan : plans_) {
+      Result<TaskGraph> whole = Lower(model_, *plan.cluster, *plan.plan, {.fold = false});
+      if (!whole.ok()) return whole.error();
+      wholes_.push_back(std::move(whole).value());
+      Result<LoweredPlan> once = LowerLayers(model_, plan, {});
+      if (!once.ok()) return once.error();
+      bool is_new = false;
+      for (const Primitive& primitive : PrimitivesOf(once.value().graph)) {
+        if (primitive.group_size == 0 && known.insert(primitive).second) is_new = true;
+      }
+      if (is_new) layers_.push_back({.of = &plan, .once = std::move(once).value(), .plan = {}});
+    }
+    return Unit{};
+  }
+
+  Result<LoweredPlan> LowerLayers(const Model& model, const GpuPlan& plan,
+                                  const FewLayersOptions& options) const {
+    Result<LoweredPlan> layers = LowerFewLayers(model, *plan.cluster, *plan.plan, options);
+    if (layers.ok()) layers.value().data = options_.data;
+    return layers;
+  }
 
   Status MeasureLayers() {
     BeginPhase("layers alone");
-    Result<LoweredPlan> layers = LowerFewLayers(model_, cluster_, plan_);
-    if (!layers.ok()) return layers.error();
-    layers_ = std::move(layers).value();
-    layers_.data = options_.data;
-    const std::vector<Primitive> primitives = PrimitivesOf(layers_.graph);
-    layers_are_new_ =
-        NeedsHostAdam() || !std::ranges::all_of(primitives, [this](const Primitive& primitive) {
-          return primitive.group_size > 0 || IsMeasured(primitive);
-        });
-    if (!layers_are_new_) return Unit{};
-    layers_flops_ = FlopsOfRank(layers_.graph);
     if (const Status done = WarmUpLayers(); !done.ok()) return done;
-    Result<LoweredPlan> longer =
-        LowerFewLayers(model_, cluster_, plan_,
-                       {.most_flops = options_.sizes.layers_s * samples_.layers_flops_per_s});
-    if (!longer.ok()) return longer.error();
-    layers_ = std::move(longer).value();
-    layers_.data = options_.data;
-    RepeatedRun run(layers_, RunOptions());
-    if (const Status started = run.Start(/*fill_buffers=*/false); !started.ok()) return started;
-    if (const Status warm = run.WarmUp(options_.warm_up_s / 2); !warm.ok()) return warm;
-    Means means;
-    const Status done = run.Measure(kAloneShare * options_.seconds, &means);
-    if (!done.ok()) return done;
-    iteration_s_ = run.IterationSeconds();
-    for (const auto& [primitive, times] : means) AppendTo(&TimesOf(primitive).alone_s, times);
-    samples_.overhead_bytes = std::max(samples_.overhead_bytes, run.OverheadBytes());
-    samples_.layers = layers_.graph;
-    samples_.scratch_bytes = run.ScratchBytes();
+    for (Layers& layers : layers_) {
+      Result<LoweredPlan> longer = LowerLayers(
+          model_, *layers.of, {.most_flops = options_.sizes.layers_s * layers_flops_per_s_});
+      if (!longer.ok()) return longer.error();
+      layers.plan = std::move(longer).value();
+      RepeatedRun run(layers.plan, RunOptions());
+      if (const Status started = run.Start(/*fill_buffers=*/false); !started.ok()) return started;
+      const Status warm = run.WarmUp(kLayersWarmUp * options_.warm_up_s);
+      if (!warm.ok()) return warm;
+      Means means;
+      const Status done = run.Measure(Share(kAloneShare, layers_.size()), &means);
+      if (!done.ok()) return done;
+      layers.iteration_s = run.IterationSeconds();
+      for (const auto& [primitive, times] : means) AppendTo(&TimesOf(primitive).alone_s, times);
+      samples_.overhead_bytes = std::max(samples_.overhead_bytes, run.OverheadBytes());
+      samples_.layers = layers.plan.graph;
+      samples_.scratch_bytes = run.ScratchBytes();
+    }
     return Unit{};
   }
 
   // How fast they are, which says how long an iteration of them gets.
   Status WarmUpLayers() {
-    if (samples_.layers_flops_per_s > 0) return Unit{};
-    RepeatedRun run(layers_, RunOptions());
+    const LoweredPlan& layers = layers_.front().once;
+    RepeatedRun run(layers, RunOptions());
     if (const Status started = run.Start(/*fill_buffers=*/false); !started.ok()) return started;
     if (const Status warm = run.WarmUp(options_.warm_up_s); !warm.ok()) return warm;
-    samples_.layers_flops_per_s = layers_flops_ / run.IterationSeconds();
+    layers_flops_per_s_ = FlopsOfRank(layers.graph) / run.IterationSeconds();
     return Unit{};
   }
 
-  // Operations of the plan that its layers alone do not have, and the optimizer's on the host.
-  Status MeasureOthers() {
-    BeginPhase("other operators");
-    ProbeGraph probes;
-    std::set<Primitive> added;
-    for (TaskId id = 0; id < whole_.TaskCount(); ++id) {
-      const auto primitive = PrimitiveOf(whole_, id);
-      if (!primitive || primitive->group_size > 0 || IsCopy(primitive->shape.op) ||
-          IsHostAdam(*primitive) || IsMeasured(*primitive)) {
-        continue;
-      }
-      if (added.insert(*primitive).second) {
-        probes.AddTask(whole_, id, {.times = kProbeRepeats, .on_host = primitive->on_host});
-      }
+  // Whether enough of the layers' operators were not measured so.
+  bool Lack(const Layers& layers, TimesMember member) const {
+    const TaskGraph& graph = layers.plan.graph;
+    double all_s = 0, lacking_s = 0;
+    for (TaskId id = 0; id < graph.rank_begin[1]; ++id) {
+      const auto primitive = PrimitiveOf(graph, id);
+      if (!primitive || primitive->group_size > 0) continue;
+      const PrimitiveTimes& times = samples_.primitives.times.at(*primitive);
+      const double seconds = Summarize(times.alone_s).median;
+      all_s += seconds;
+      if ((times.*member).empty()) lacking_s += seconds;
     }
-    if (added.empty()) return Unit{};
-    return MeasureAlone(std::move(probes), kProbeShare);
+    return lacking_s >= kFewTime * all_s;
   }
 
-  Status MeasureProbes(ProbeGraph probes, double share, Means* means) {
-    RepeatedRun run(LoweredGraph(std::move(probes).Finish()), RunOptions());
-    if (const Status started = run.Start(/*fill_buffers=*/true); !started.ok()) return started;
-    if (const Status warm = run.WarmUp(WarmUpSeconds()); !warm.ok()) return warm;
-    return run.Measure(share * options_.seconds, means);
+  // Operations of the plans that no layers have. Together those of plans whose tasks stand at equal
+  // places (TaskPlace).
+  Status MeasureOthers() {
+    BeginPhase("other operators");
+    const auto place = [](const ResolvedPlan& plan) {
+      return std::tuple(plan.t, plan.c, plan.b, plan.sequence_length, plan.sequence_parallel);
+    };
+    std::vector<bool> done(plans_.size(), false);
+    for (std::size_t first = 0; first < plans_.size(); ++first) {
+      ProbeGraph probes;
+      std::set<Primitive> added;
+      std::int64_t bytes = 0;
+      const auto measure = [&] {
+        const ProbeRuns runs(model_, *plans_[first].plan, options_.data, RunOptions(),
+                             WarmUpSeconds());
+        return MeasureAlone(runs, std::exchange(probes, ProbeGraph()), kOthersShare);
+      };
+      for (std::size_t i = first; i < plans_.size(); ++i) {
+        if (done[i] || place(*plans_[i].plan) != place(*plans_[first].plan)) continue;
+        done[i] = true;
+        const TaskGraph& whole = wholes_[i];
+        for (TaskId id = 0; id < whole.TaskCount(); ++id) {
+          const auto primitive = PrimitiveOf(whole, id);
+          if (!primitive || primitive->group_size > 0 || IsCopy(primitive->shape.op) ||
+              IsHostAdam(*primitive) || IsMeasured(*primitive) ||
+              !added.insert(*primitive).second) {
+            continue;
+          }
+          std::int64_t more = 0;
+          for (const auto& operands : {whole.Reads(id), whole.Writes(id)}) {
+            for (const Operand& x : operands) more += whole.OperandBytes(x);
+          }
+          if (bytes > 0 && MostProbeBytes() > 0 && bytes + more > MostProbeBytes()) {
+            if (const Status measured = measure(); !measured.ok()) return measured;
+            bytes = 0;
+          }
+          bytes += more;
+          probes.AddTask(whole, id, {.times = kProbeRepeats, .on_host = primitive->on_host});
+        }
+      }
+      if (bytes == 0) continue;
+      if (const Status measured = measure(); !measured.ok()) return measured;
+    }
+    return Unit{};
   }
 
   Status MeasureAlone(ProbeGraph probes, double share) {
+    return MeasureAlone(Runs(), std::move(probes), share);
+  }
+  Status MeasureAlone(const ProbeRuns& runs, ProbeGraph probes, double share) {
     Means means;
-    const Status done = MeasureProbes(std::move(probes), share, &means);
+    const Status done = runs.MeasureAlone(std::move(probes), Share(share, 1), &means);
     if (!done.ok()) return done;
     for (const auto& [primitive, times] : means) AppendTo(&TimesOf(primitive).alone_s, times);
     return Unit{};
   }
 
-  // Collectives and messages of the plan, and those of other sizes.
+  // Collectives and messages of the plans, of other sizes, and those that run beside layers.
   Status MeasureGroups() {
     BeginPhase("collectives and messages");
-    for (const auto& [members, meetings] : MissingMeetings()) {
-      const bool is_new = samples_.group_sizes.insert(members).second;
-      std::vector<OpShape> others;
-      if (is_new) others = OtherGroupOperations(members);
+    const Meetings all = MissingMeetings();
+    for (const auto& [members, meetings] : all) {
+      const std::vector<OpShape> others = OtherGroupOperations(members);
       std::size_t meeting = 0, other = 0;
       while (meeting < meetings.size() || other < others.size()) {
         ProbeGraph probes(members);
@@ -196,15 +272,16 @@ class GpuMeasurement {
           return bytes == 2 * more || MostProbeBytes() == 0 || bytes <= MostProbeBytes();
         };
         for (; meeting < meetings.size(); ++meeting) {
-          const OpShape& shape = whole_.shapes[whole_.tasks[meetings[meeting].front()].shape];
-          if (!has_room(shape.dims[0])) break;
-          probes.AddRendezvous(whole_, meetings[meeting], kProbeRepeats);
+          const TaskGraph& whole = *meetings[meeting].graph;
+          const std::vector<TaskId>& tasks = meetings[meeting].tasks;
+          if (!has_room(whole.shapes[whole.tasks[tasks.front()].shape].dims[0])) break;
+          probes.AddRendezvous(whole, tasks, kProbeRepeats);
         }
         for (; meeting == meetings.size() && other < others.size(); ++other) {
           if (!has_room(others[other].dims[0])) break;
           probes.AddGroupOperation(others[other], kProbeRepeats);
         }
-        const Status done = MeasureAlone(std::move(probes), kProbeShare / 2);
+        const Status done = MeasureAlone(std::move(probes), kGroupsShare / 2);
         if (!done.ok()) return done;
       }
     }
@@ -212,103 +289,126 @@ class GpuMeasurement {
   }
 
   std::int64_t MostProbeBytes() const {
-    return static_cast<std::int64_t>(kGroupShareOfMemory *
-                                     static_cast<double>(cluster_.gpu().memory_bytes()));
+    return static_cast<std::int64_t>(
+        kProbeShareOfMemory * static_cast<double>(plans_.front().cluster->gpu().memory_bytes()));
   }
 
-  // By members: of each primitive that was not measured a rendezvous, its tasks in group order.
-  using Meetings = std::map<std::uint32_t, std::vector<std::vector<TaskId>>>;
-  Meetings MissingMeetings() const {
-    std::vector<std::vector<TaskId>> tasks(whole_.rendezvous.size());
-    for (TaskId id = 0; id < whole_.TaskCount(); ++id) {
-      const RendezvousId rendezvous = whole_.tasks[id].rendezvous;
-      if (rendezvous != kNone) tasks[rendezvous].push_back(id);
-    }
+  // Tasks of a rendezvous in group order.
+  struct Meeting {
+    const TaskGraph* graph = nullptr;
+    std::vector<TaskId> tasks;
+  };
+  // By members: of each primitive that was not measured a rendezvous. Also, without any, of as many
+  // members as layers have ranks.
+  using Meetings = std::map<std::uint32_t, std::vector<Meeting>>;
+  Meetings MissingMeetings() {
     Meetings meetings;
     std::set<Primitive> added;
-    for (RendezvousId rendezvous = 0; rendezvous < tasks.size(); ++rendezvous) {
-      const GroupId group_id = whole_.rendezvous[rendezvous].group;
-      if (group_id == kNone || whole_.groups[group_id].members.size() < 2) continue;
-      const std::vector<std::uint32_t>& group = whole_.groups[group_id].members;
-      const auto place = [&](TaskId id) {
-        const std::uint32_t rank = whole_.ranks[whole_.tasks[id].rank].global_rank;
-        return std::ranges::find(group, rank) - group.begin();
-      };
-      std::ranges::sort(tasks[rendezvous], {}, place);
-      auto& of_size = meetings[static_cast<std::uint32_t>(group.size())];
-      for (const TaskId id : tasks[rendezvous]) {
-        const auto primitive = PrimitiveOf(whole_, id);
-        if (!primitive || IsMeasured(*primitive) || !added.insert(*primitive).second) continue;
-        of_size.push_back(tasks[rendezvous]);
-      }
+    for (const TaskGraph& whole : wholes_) AddMissingMeetings(whole, &added, &meetings);
+    for (const auto& [members, of_size] : meetings) samples_.group_sizes.insert(members);
+    for (const Layers& layers : layers_) {
+      if (layers.ranks() > 1) meetings[layers.ranks()];
     }
     return meetings;
   }
 
-  // What a plan of other sizes would do: the tables' other entries.
+  void AddMissingMeetings(const TaskGraph& whole, std::set<Primitive>* added,
+                          Meetings* meetings) const {
+    std::vector<std::vector<TaskId>> tasks(whole.rendezvous.size());
+    for (TaskId id = 0; id < whole.TaskCount(); ++id) {
+      const RendezvousId rendezvous = whole.tasks[id].rendezvous;
+      if (rendezvous != kNone) tasks[rendezvous].push_back(id);
+    }
+    for (RendezvousId rendezvous = 0; rendezvous < tasks.size(); ++rendezvous) {
+      const GroupId group_id = whole.rendezvous[rendezvous].group;
+      if (group_id == kNone || whole.groups[group_id].members.size() < 2) continue;
+      const std::vector<std::uint32_t>& group = whole.groups[group_id].members;
+      const auto place = [&](TaskId id) {
+        const std::uint32_t rank = whole.ranks[whole.tasks[id].rank].global_rank;
+        return std::ranges::find(group, rank) - group.begin();
+      };
+      std::ranges::sort(tasks[rendezvous], {}, place);
+      auto& of_size = (*meetings)[static_cast<std::uint32_t>(group.size())];
+      for (const TaskId id : tasks[rendezvous]) {
+        const auto primitive = PrimitiveOf(whole, id);
+        if (!primitive || IsMeasured(*primitive) || !added->insert(*primitive).second) continue;
+        of_size.push_back({.graph = &whole, .tasks = tasks[rendezvous]});
+      }
+    }
+  }
+
+  // What a plan of other sizes would do, the tables' other entries; and what runs beside layers.
   std::vector<OpShape> OtherGroupOperations(std::uint32_t members) const {
     std::set<Dtype> dtypes;
-    for (const Buffer& buffer : whole_.buffers) {
-      if (buffer.role == Role::kParameter || buffer.role == Role::kGradient) {
-        dtypes.insert(buffer.dtype);
+    for (const TaskGraph& whole : wholes_) {
+      for (const Buffer& buffer : whole.buffers) {
+        if (buffer.role == Role::kParameter || buffer.role == Role::kGradient) {
+          dtypes.insert(buffer.dtype);
+        }
       }
     }
     std::vector<OpShape> shapes;
     const auto add = [&](OpCode op, Dtype dtype, std::int64_t bytes) {
-      OpShape shape{.op = op, .dtype = dtype};
-      shape.dims[0] = bytes;
-      const Primitive primitive{.shape = WorkShape(Sums(op) ? shape : CopyOfBytes(shape)),
-                                .group_size = members};
-      if (!IsMeasured(primitive)) shapes.push_back(shape);
+      const OpShape shape = GroupShape(op, dtype, bytes);
+      if (!IsMeasured(GroupPrimitive(shape, members))) shapes.push_back(shape);
     };
-    for (const std::int64_t bytes : options_.sizes.collective_bytes) {
-      add(OpCode::kAllGather, Dtype::kBf16, bytes);
-      for (const Dtype dtype : dtypes) {
-        add(OpCode::kAllReduce, dtype, bytes);
-        add(OpCode::kReduceScatter, dtype, bytes);
+    if (samples_.group_sizes.contains(members)) {
+      for (const std::int64_t bytes : options_.sizes.collective_bytes) {
+        add(OpCode::kAllGather, Dtype::kBf16, bytes);
+        for (const Dtype dtype : dtypes) {
+          add(OpCode::kAllReduce, dtype, bytes);
+          add(OpCode::kReduceScatter, dtype, bytes);
+        }
+        if (members == 2) add(OpCode::kSend, Dtype::kBf16, bytes);
       }
-      if (members == 2) add(OpCode::kSend, Dtype::kBf16, bytes);
+    }
+    if (std::ranges::any_of(layers_, [&](const Layers& x) { return x.ranks() == members; })) {
+      for (const OpCode op : kBesideLayers) add(op, Dtype::kBf16, options_.sizes.beside_bytes);
     }
     return shapes;
   }
-  static OpShape CopyOfBytes(OpShape shape) {
-    shape.dtype = Dtype::kUint8;
-    return shape;
-  }
+  // Alternating, as a chunk is gathered and its gradients are reduced.
+  static constexpr std::array kBesideLayers{OpCode::kAllGather, OpCode::kReduceScatter};
 
-  std::vector<std::int64_t> CopySizes() const {
-    std::set<std::int64_t> sizes;
-    if (is_first_) sizes.insert(options_.sizes.copy_bytes.begin(), options_.sizes.copy_bytes.end());
-    for (TaskId id = 0; id < whole_.TaskCount(); ++id) {
-      const OpShape& shape = whole_.shapes[whole_.tasks[id].shape];
-      if (!IsCopy(shape.op)) continue;
-      const bool h2d = shape.op == OpCode::kCopyH2D;
-      if (!IsMeasured(CopyPrimitive(h2d, shape.dims[0]))) sizes.insert(shape.dims[0]);
+  // By direction.
+  std::set<std::int64_t> CopySizes(bool h2d) const {
+    std::set<std::int64_t> sizes(options_.sizes.copy_bytes.begin(),
+                                 options_.sizes.copy_bytes.end());
+    sizes.insert(options_.sizes.beside_bytes);
+    for (const TaskGraph& whole : wholes_) {
+      for (const Task& task : whole.tasks) {
+        const OpShape& shape = whole.shapes[task.shape];
+        if (shape.op == (h2d ? OpCode::kCopyH2D : OpCode::kCopyD2H)) sizes.insert(shape.dims[0]);
+      }
     }
-    return {sizes.begin(), sizes.end()};
+    return sizes;
   }
 
   Status MeasureCopies() {
     BeginPhase("copies");
-    const std::vector<std::int64_t> sizes = CopySizes();
-    if (sizes.empty()) return MeasureAllGpusCopies();
-    Means alone;
     for (const bool h2d : {true, false}) {
       ProbeGraph probes;
-      for (const std::int64_t bytes : sizes) probes.AddCopies(h2d, bytes, kProbeRepeats);
-      const Status done = MeasureProbes(std::move(probes), kCopyShare / 3, &alone);
+      std::int64_t pinned = 0;
+      for (const std::int64_t bytes : CopySizes(h2d)) {
+        if (pinned > 0 && pinned + bytes > kMostPinnedBytes) {
+          const Status done = MeasureAlone(std::exchange(probes, ProbeGraph()), kCopiesShare / 4);
+          if (!done.ok()) return done;
+          pinned = 0;
+        }
+        pinned += bytes;
+        probes.AddCopies(h2d, bytes, kProbeRepeats);
+      }
+      const Status done = MeasureAlone(std::move(probes), kCopiesShare / 4);
       if (!done.ok()) return done;
     }
-    for (const auto& [primitive, times] : alone) AppendTo(&TimesOf(primitive).alone_s, times);
-    if (!is_first_) return MeasureAllGpusCopies();
-    const auto rate = [&](bool h2d) {
-      const auto largest = static_cast<double>(options_.sizes.copy_bytes.back());
-      return largest / MedianOf(alone, CopyPrimitive(h2d, options_.sizes.copy_bytes.back()));
+    const auto seconds = [&](bool h2d, std::int64_t bytes) {
+      return Summarize(TimesOf(CopyPrimitive(h2d, bytes)).alone_s).median;
     };
-    samples_.h2d_bytes_per_s = rate(true);
-    samples_.d2h_bytes_per_s = rate(false);
-    samples_.copy_latency_s =
-        MedianOf(alone, CopyPrimitive(true, options_.sizes.copy_bytes.front()));
+    const std::int64_t smallest = options_.sizes.copy_bytes.front();
+    const std::int64_t largest = options_.sizes.copy_bytes.back();
+    samples_.h2d_bytes_per_s = static_cast<double>(largest) / seconds(true, largest);
+    samples_.d2h_bytes_per_s = static_cast<double>(largest) / seconds(false, largest);
+    samples_.copy_latency_s = seconds(true, smallest);
     const Status done = MeasureBothWays(/*gpus=*/1, &samples_.duplex_bytes_per_s);
     if (!done.ok()) return done;
     for (const bool h2d : {true, false}) {
@@ -316,15 +416,10 @@ class GpuMeasurement {
       (h2d ? samples_.h2d : samples_.d2h).alone_s = Summarize(times.alone_s).median;
       (h2d ? samples_.h2d_both : samples_.d2h_both).alone_s = Summarize(times.both_ways_s).median;
     }
-    return MeasureAllGpusCopies();
-  }
-
-  // What all GPUs' copies get from the host's memory together.
-  Status MeasureAllGpusCopies() {
-    if (plan_.gpus <= samples_.gpus) return Unit{};
-    samples_.gpus = plan_.gpus;
-    if (plan_.gpus == 1) return Unit{};
-    return MeasureBothWays(static_cast<std::uint32_t>(plan_.gpus),
+    // What all GPUs' copies get from the host's memory together.
+    for (const GpuPlan& plan : plans_) samples_.gpus = std::max(samples_.gpus, plan.plan->gpus);
+    if (samples_.gpus == 1) return Unit{};
+    return MeasureBothWays(static_cast<std::uint32_t>(samples_.gpus),
                            &samples_.all_gpus_copies_bytes_per_s);
   }
 
@@ -335,7 +430,8 @@ class GpuMeasurement {
       both.AddCopies(h2d, options_.sizes.beside_bytes, 4 * kProbeRepeats);
     }
     Means both_ways;
-    const Status done = MeasureProbes(std::move(both), kCopyShare / 3, &both_ways);
+    const Status done =
+        Runs().MeasureAlone(std::move(both), Share(kCopiesShare / 4, 1), &both_ways);
     if (!done.ok()) return done;
     double both_s = 0;
     for (const auto& [primitive, times] : both_ways) {
@@ -346,58 +442,13 @@ class GpuMeasurement {
     return Unit{};
   }
 
-  // A plan with something beside it, alone on its lanes.
-  struct BesideRun {
-    const LoweredPlan* plan = nullptr;
-    TaskGraph first;
-    double warm_up_s = 0, share = 0;
-  };
-  // What both take together, each task that ran all the time beside the other graph's.
-  Status MeasureBeside(const BesideRun& beside, Means* means) {
-    LoweredPlan both = LoweredGraph(Beside(beside.first, beside.plan->graph));
-    both.plan = beside.plan->plan;
-    RepeatedRun run(std::move(both), RunOptions());
-    if (const Status started = run.Start(/*fill_buffers=*/false); !started.ok()) return started;
-    if (const Status warm = run.WarmUp(beside.warm_up_s); !warm.ok()) return warm;
-    const Status done = run.Measure(beside.share * options_.seconds, means,
-                                    [&](TaskId id) { return RunsBeside(run, beside.first, id); });
-    samples_.overhead_bytes = std::max(samples_.overhead_bytes, run.OverheadBytes());
-    return done;
-  }
-
-  static bool RunsBeside(const RepeatedRun& run, const TaskGraph& first, TaskId id) {
-    const TaskGraph& graph = run.graph();
-    const RankId rank = graph.tasks[id].rank;
-    const TaskId begin = graph.rank_begin[rank], end = graph.rank_begin[rank + 1];
-    const TaskId middle = begin + first.rank_begin[rank + 1] - first.rank_begin[rank];
-    const TaskTime time = run.Time(id);
-    const auto within = [&](TaskId from, TaskId to) {
-      return time.start_ns >= run.Time(from).start_ns && time.end_ns <= run.Time(to).end_ns;
-    };
-    // The layers compute for longer than all host tasks take, however small these are.
-    const bool is_on_host = graph.tasks[id].kind == TaskKind::kHost;
-    if (id < middle && !is_on_host && !within(middle, end - 1)) return false;
-    // While each other lane of the first graph ran.
-    std::array<std::pair<TaskId, TaskId>, kLaneCount> lanes;
-    lanes.fill({kNone, kNone});
-    for (TaskId other = begin; other < middle; ++other) {
-      if (graph.tasks[other].lane == graph.tasks[id].lane) continue;
-      auto& [lane_begin, lane_end] = lanes[static_cast<std::size_t>(graph.tasks[other].lane)];
-      if (lane_begin == kNone) lane_begin = other;
-      lane_end = other;
-    }
-    return std::ranges::all_of(lanes, [&](const auto& lane) {
-      return lane.first == kNone || within(lane.first, lane.second);
-    });
-  }
-
-  // Copies of one direction or both beside the layers, as long as these, and hardly longer: the
-  // device must not cool down meanwhile.
-  TaskGraph CopiesBeside(bool h2d, bool d2h, double seconds) const {
+  // Copies of one direction or both beside layers, as long as these, and hardly longer: the device
+  // must not cool down meanwhile.
+  TaskGraph CopiesBeside(std::uint32_t ranks, bool h2d, bool d2h, double seconds) const {
     const double rate = h2d && d2h ? samples_.duplex_bytes_per_s / 2
                         : h2d      ? samples_.h2d_bytes_per_s
                                    : samples_.d2h_bytes_per_s;
-    ProbeGraph copies(static_cast<std::uint32_t>(layers_.graph.ranks.size()));
+    ProbeGraph copies(ranks);
     for (const bool up : {true, false}) {
       if (up ? h2d : d2h) {
         copies.AddCopies(up, options_.sizes.beside_bytes, CopiesIn(seconds, rate));
@@ -408,33 +459,34 @@ class GpuMeasurement {
 
   Status MeasureLayersBesideCopies() {
     BeginPhase("layers beside copies");
-    if (!layers_are_new_) return Unit{};
-    using Member = std::vector<double> PrimitiveTimes::*;
-    for (const auto& [h2d, d2h, member] :
-         {std::tuple<bool, bool, Member>{true, false, &PrimitiveTimes::beside_h2d_s},
-          {false, true, &PrimitiveTimes::beside_d2h_s},
-          {true, true, &PrimitiveTimes::beside_copies_s}}) {
-      Means means;
-      const Status done =
-          MeasureBeside({.plan = &layers_,
-                         .first = CopiesBeside(h2d, d2h, kCopyMargin * iteration_s_),
-                         .warm_up_s = WarmUpSeconds(),
-                         .share = kBesideShare},
-                        &means);
-      if (!done.ok()) return done;
-      for (const auto& [primitive, times] : means) {
-        if (primitive.group_size > 0) continue;
-        if (!IsCopy(primitive.shape.op)) {
-          AppendTo(&(TimesOf(primitive).*member), times);
-          continue;
-        }
-        const bool up = primitive.shape.op == OpCode::kCopyH2D;
-        const double median = Summarize(times).median;
-        if (h2d && d2h) {
-          (up ? samples_.h2d_both : samples_.d2h_both).beside_compute_s = median;
-        } else {
-          AppendTo(&TimesOf(primitive).beside_compute_s, times);
-          (up ? samples_.h2d : samples_.d2h).beside_compute_s = median;
+    for (const Layers& layers : layers_) {
+      if (!Lack(layers, &PrimitiveTimes::beside_copies_s)) continue;
+      for (const auto& [h2d, d2h, member] :
+           {std::tuple<bool, bool, TimesMember>{true, false, &PrimitiveTimes::beside_h2d_s},
+            {false, true, &PrimitiveTimes::beside_d2h_s},
+            {true, true, &PrimitiveTimes::beside_copies_s}}) {
+        Means means;
+        const Status done = Runs().MeasureBeside(
+            {.layers = &layers.plan,
+             .first = CopiesBeside(layers.ranks(), h2d, d2h, kCopyMargin * layers.iteration_s),
+             .warm_up_s = WarmUpSeconds(),
+             .seconds = Share(kBesideCopiesShare, 3 * layers_.size())},
+            &means, &samples_.overhead_bytes);
+        if (!done.ok()) return done;
+        for (const auto& [primitive, times] : means) {
+          if (primitive.group_size > 0) continue;
+          if (!IsCopy(primitive.shape.op)) {
+            AppendTo(&(TimesOf(primitive).*member), times);
+            continue;
+          }
+          const bool up = primitive.shape.op == OpCode::kCopyH2D;
+          const double median = Summarize(times).median;
+          if (h2d && d2h) {
+            (up ? samples_.h2d_both : samples_.d2h_both).beside_compute_s = median;
+          } else {
+            AppendTo(&TimesOf(primitive).beside_compute_s, times);
+            (up ? samples_.h2d : samples_.d2h).beside_compute_s = median;
+          }
         }
       }
     }
@@ -444,43 +496,34 @@ class GpuMeasurement {
   // Sums and moves beside the layers.
   Status MeasureLayersBesideCollectives() {
     BeginPhase("layers beside collectives");
-    const auto ranks = static_cast<std::uint32_t>(layers_.graph.ranks.size());
-    if (!layers_are_new_ || ranks < 2) return Unit{};
-    ProbeGraph collectives(ranks);
-    std::vector<OpShape> shapes;
-    double seconds = 0;
-    for (const OpCode op : {OpCode::kAllGather, OpCode::kReduceScatter}) {
-      OpShape shape{.op = op, .dtype = Dtype::kBf16};
-      shape.dims[0] = options_.sizes.beside_bytes;
+    for (const Layers& layers : layers_) {
+      if (layers.ranks() < 2 || !Lack(layers, &PrimitiveTimes::beside_collective_s)) continue;
+      std::vector<OpShape> shapes;
+      std::set<Primitive> primitives;
+      double seconds = 0;
+      for (const OpCode op : kBesideLayers) {
+        shapes.push_back(GroupShape(op, Dtype::kBf16, options_.sizes.beside_bytes));
+        const Primitive primitive = GroupPrimitive(shapes.back(), layers.ranks());
+        primitives.insert(primitive);
+        seconds += Summarize(TimesOf(primitive).alone_s).median;
+      }
+      ProbeGraph collectives(layers.ranks());
+      collectives.AddGroupOperations(
+          shapes, 1 + static_cast<int>(kCopyMargin * layers.iteration_s / seconds));
       Means means;
-      ProbeGraph alone(ranks);
-      alone.AddGroupOperation(shape, kProbeRepeats);
-      const Status done = MeasureProbes(std::move(alone), kProbeShare / 4, &means);
+      const Status done =
+          Runs().MeasureBeside({.layers = &layers.plan,
+                                .first = std::move(collectives).Finish(),
+                                .warm_up_s = WarmUpSeconds(),
+                                .seconds = Share(kBesideCollectivesShare, layers_.size())},
+                               &means, &samples_.overhead_bytes);
       if (!done.ok()) return done;
       for (const auto& [primitive, times] : means) {
-        AppendTo(&TimesOf(primitive).alone_s, times);
-        seconds += Summarize(times).median;
-      }
-      shapes.push_back(shape);
-    }
-    // Alternating, as a chunk is gathered and its gradients are reduced.
-    const int pairs = 1 + static_cast<int>(kCopyMargin * iteration_s_ / seconds);
-    collectives.AddGroupOperations(shapes, pairs);
-    Means means;
-    const Status done = MeasureBeside({.plan = &layers_,
-                                       .first = std::move(collectives).Finish(),
-                                       .warm_up_s = WarmUpSeconds(),
-                                       .share = kBesideShare},
-                                      &means);
-    if (!done.ok()) return done;
-    for (const auto& [primitive, times] : means) {
-      if (primitive.group_size == 0) {
-        AppendTo(&TimesOf(primitive).beside_collective_s, times);
-      } else if (std::ranges::any_of(shapes, [&](const OpShape& shape) {
-                   return shape.op == primitive.shape.op &&
-                          shape.dims[0] == primitive.shape.dims[0];
-                 })) {
-        AppendTo(&TimesOf(primitive).beside_compute_s, times);
+        if (primitive.group_size == 0) {
+          AppendTo(&TimesOf(primitive).beside_collective_s, times);
+        } else if (primitives.contains(primitive)) {
+          AppendTo(&TimesOf(primitive).beside_compute_s, times);
+        }
       }
     }
     return Unit{};
@@ -488,93 +531,100 @@ class GpuMeasurement {
 
   Status MeasureRests() {
     BeginPhase("layers after a rest");
-    if (!layers_are_new_) return Unit{};
-    if (is_first_) {
-      ResolvedPlan alone = plan_;
-      alone.gpus = alone.t = alone.c = alone.d = 1;
-      alone.sequence_parallel = false;
-      Result<LoweredPlan> layers = LowerFewLayers(model_, cluster_, alone);
-      if (!layers.ok()) return layers.error();
-      layers.value().data = options_.data;
-      const Status done =
-          MeasureClocks(layers.value(), RunOptions(), options_.sizes.clocks, &samples_.clocks);
-      if (!done.ok()) return done;
-    }
+    if (const Status done = MeasureClocksOfOneRank(); !done.ok()) return done;
     if (!(samples_.clocks.boost_s > 0)) return Unit{};
     Model one = model_;
     one.set_layers(1);
-    Result<LoweredPlan> layer = LowerFewLayers(one, cluster_, plan_);
-    if (!layer.ok()) return layer.error();
-    layer.value().data = options_.data;
-    Means rested;
-    const Status done = MeasureRested(layer.value(), samples_.clocks.boost_s, RunOptions(),
-                                      options_.sizes.clocks, &rested);
-    if (!done.ok()) return done;
-    for (const auto& [primitive, times] : rested) {
-      if (primitive.group_size == 0) AppendTo(&TimesOf(primitive).rested_s, times);
+    for (const Layers& layers : layers_) {
+      if (!Lack(layers, &PrimitiveTimes::rested_s)) continue;
+      const Result<LoweredPlan> layer = LowerLayers(one, *layers.of, {});
+      if (!layer.ok()) return layer.error();
+      Means rested;
+      const Status done = MeasureRested(layer.value(), samples_.clocks.boost_s, RunOptions(),
+                                        options_.sizes.clocks, &rested);
+      if (!done.ok()) return done;
+      for (const auto& [primitive, times] : rested) {
+        if (primitive.group_size == 0) AppendTo(&TimesOf(primitive).rested_s, times);
+      }
     }
     return Unit{};
   }
 
-  static bool IsHostAdam(const Primitive& primitive) {
-    return primitive.on_host && primitive.shape.op == OpCode::kAdam;
+  Status MeasureClocksOfOneRank() {
+    const auto found =
+        std::ranges::find_if(layers_, [](const Layers& layers) { return layers.ranks() == 1; });
+    const auto measure = [&](const LoweredPlan& layers) {
+      return MeasureClocks(layers, RunOptions(), options_.sizes.clocks, &samples_.clocks);
+    };
+    if (found != layers_.end()) return measure(found->once);
+    ResolvedPlan alone = *plans_.front().plan;
+    alone.gpus = alone.t = alone.c = alone.d = 1;
+    alone.sequence_parallel = false;
+    const Result<LoweredPlan> layers =
+        LowerLayers(model_, {.cluster = plans_.front().cluster, .plan = &alone}, {});
+    return layers.ok() ? measure(layers.value()) : layers.error();
   }
 
-  // The largest update of the plan that is not too large.
-  TaskId AdamTask() const {
-    TaskId largest = kNone;
+  // The largest update that is not too large, of the first plan that has one; null without any.
+  struct AdamTask {
+    const TaskGraph* graph = nullptr;
+    TaskId id = kNone;
     std::int64_t elements = 0;
-    for (TaskId id = 0; id < whole_.TaskCount(); ++id) {
-      const OpShape& shape = whole_.shapes[whole_.tasks[id].shape];
-      if (shape.op != OpCode::kAdam || shape.dims[0] > kMostHostElements) continue;
-      if (shape.dims[0] <= elements) continue;
-      largest = id;
-      elements = shape.dims[0];
+  };
+  std::optional<AdamTask> FindAdam() const {
+    AdamTask largest;
+    for (const TaskGraph& whole : wholes_) {
+      for (TaskId id = 0; id < whole.TaskCount(); ++id) {
+        const OpShape& shape = whole.shapes[whole.tasks[id].shape];
+        if (shape.op != OpCode::kAdam || shape.dims[0] > kMostHostElements) continue;
+        if (shape.dims[0] <= largest.elements) continue;
+        largest = {.graph = &whole, .id = id, .elements = shape.dims[0]};
+      }
+      if (largest.graph != nullptr) return largest;
     }
-    return largest;
-  }
-
-  bool NeedsHostAdam() const {
-    return !(samples_.host_adam_params_per_s[0] > 0) && AdamTask() != kNone;
+    return std::nullopt;
   }
 
   // Adam always runs beside the GPU's work, whose dispatcher needs a core, too.
   Status MeasureHostAdam() {
     BeginPhase("Adam on the host");
-    if (!NeedsHostAdam()) return Unit{};
-    const TaskId adam = AdamTask();
-    const auto ranks = static_cast<std::uint32_t>(layers_.graph.ranks.size());
-    const auto elements =
-        ranks * static_cast<double>(whole_.shapes[whole_.tasks[adam].shape].dims[0]);
+    const std::optional<AdamTask> adam = FindAdam();
+    if (!adam.has_value()) return Unit{};
+    const Layers& layers = layers_.front();
+    const auto elements = layers.ranks() * static_cast<double>(adam->elements);
     // Layers that compute for longer than all updates take.
     const int repeats =
-        std::clamp(static_cast<int>(static_cast<double>(kMostHostElements) / elements),
+        std::clamp(static_cast<int>(static_cast<double>(kHostElementsAtOnce) / elements),
                    kFewestUpdates, kProbeRepeats);
     const double least_s = (repeats + 1) * elements / options_.sizes.least_adam_params_per_s;
-    const double layers_s = layers_flops_ / samples_.layers_flops_per_s;
-    Result<LoweredPlan> longer =
-        LowerFewLayers(model_, cluster_, plan_,
-                       {.micro_batches = FewLayersOptions().micro_batches *
-                                         (1 + static_cast<std::int64_t>(least_s / layers_s))});
+    const double once_s = FlopsOfRank(layers.once.graph) / layers_flops_per_s_;
+    const Result<LoweredPlan> longer =
+        LowerLayers(model_, *layers.of,
+                    {.micro_batches = FewLayersOptions().micro_batches *
+                                      (1 + static_cast<std::int64_t>(least_s / once_s))});
     if (!longer.ok()) return longer.error();
     double adam_s = 0;  // Of one update.
     for (std::size_t i = 0; i < samples_.host_adam_params_per_s.size(); ++i) {
       const bool h2d = i % 2 == 1, d2h = i / 2 == 1;
-      ProbeGraph updates(ranks);
+      ProbeGraph updates(layers.ranks());
       // Each on states of its own, as chunks have them.
-      for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      for (std::uint32_t rank = 0; rank < layers.ranks(); ++rank) {
         for (int k = 0; k < repeats; ++k) {
-          updates.AddTask(whole_, adam, {.rank = rank, .on_host = true});
+          updates.AddTask(*adam->graph, adam->id, {.rank = rank, .on_host = true});
         }
       }
       TaskGraph first = std::move(updates).Finish();
       if (i > 0) {
         const double seconds = kHostCopyMargin * repeats * adam_s;
-        first = Beside(CopiesBeside(h2d, d2h, seconds), first);
+        first = Beside(CopiesBeside(layers.ranks(), h2d, d2h, seconds), first);
       }
       Means means;
-      const Status done = MeasureBeside(
-          {.plan = &longer.value(), .first = std::move(first), .share = kHostShare}, &means);
+      const Status done = Runs().MeasureBeside(
+          {.layers = &longer.value(),
+           .first = std::move(first),
+           .warm_up_s = 0,
+           .seconds = Share(kHostShare, samples_.host_adam_params_per_s.size())},
+          &means, &samples_.overhead_bytes);
       if (!done.ok()) return done;
       for (const auto& [primitive, times] : means) {
         const double seconds = Summarize(times).median;
@@ -595,7 +645,6 @@ class GpuMeasurement {
 
   Status MeasureRates() {
     BeginPhase("rates");
-    if (!is_first_) return Unit{};
     ProbeGraph probes;
     OpShape product{.op = OpCode::kGemmForward, .dtype = Dtype::kBf16};
     product.dims = {options_.sizes.product, options_.sizes.product, options_.sizes.product};
@@ -611,9 +660,8 @@ class GpuMeasurement {
     probes.AddOperator(copy(device_bytes), std::array{device_bytes}, std::array{device_bytes},
                        kProbeRepeats);
     Means means;
-    if (const Status done = MeasureProbes(std::move(probes), kProbeShare, &means); !done.ok()) {
-      return done;
-    }
+    const Status measured = Runs().MeasureAlone(std::move(probes), Share(kRatesShare, 2), &means);
+    if (!measured.ok()) return measured;
     const double product_s = MedianOf(means, {.shape = WorkShape(product)});
     const double copy_s =
         MedianOf(means, {.shape = WorkShape(copy(options_.sizes.device_copy_bytes))});
@@ -626,30 +674,25 @@ class GpuMeasurement {
     tiny.AddOperator(copy(kTinyBytes), std::array{kTinyBytes}, std::array{kTinyBytes},
                      options_.sizes.launches);
     Means tiny_means;
-    const Status done = MeasureProbes(std::move(tiny), kProbeShare / 4, &tiny_means);
+    const Status done = Runs().MeasureAlone(std::move(tiny), Share(kRatesShare, 2), &tiny_means);
     samples_.dispatch_s = MedianOf(tiny_means, {.shape = WorkShape(copy(kTinyBytes))});
     return done;
   }
 
   const Model& model_;
-  const Cluster& cluster_;
-  const ResolvedPlan& plan_;
+  const std::vector<GpuPlan>& plans_;
   const GpuMeasureOptions& options_;
-  GpuSamples& samples_;
-  const bool is_first_;
-  TaskGraph whole_;
-  LoweredPlan layers_;
-  // They have what no plan before had, or Adam beside them is to be measured.
-  bool layers_are_new_ = false;
-  double layers_flops_ = 0;  // Products of a rank, the layers once.
-  double iteration_s_ = 0;   // Of the layers.
+  GpuSamples samples_;
+  std::vector<TaskGraph> wholes_;  // By plan.
+  std::vector<Layers> layers_;
+  double layers_flops_per_s_ = 0;  // Products of a rank over all that its layers do.
 };
 
 }  // namespace
 
-Status MeasureGpuPlan(const Model& model, const Cluster& cluster, const ResolvedPlan& plan,
-                      const GpuMeasureOptions& options, GpuSamples* samples) {
-  return GpuMeasurement(model, cluster, plan, options, samples).Run();
+Result<GpuSamples> MeasureGpuPlans(const Model& model, const std::vector<GpuPlan>& plans,
+                                   const GpuMeasureOptions& options) {
+  return GpuMeasurement(model, plans, options).Run();
 }
 
 }  // namespace twinstep

@@ -1,11 +1,11 @@
-// Times of a plan's primitives on a GPU, in warm steady state: a few layers of the model train
-// again and again, alone and beside copies, so that clocks, caches and the order of operations are
-// those of a training; what they do not have (other copies, optimizer tasks of other sizes) runs by
-// itself behind them.
+// Times of plans' primitives on a GPU, in warm steady state: a few layers of the model train again
+// and again, alone and beside copies, so that clocks, caches and the order of operations are those
+// of a training; what they do not have (other copies, optimizer tasks of other sizes) runs by
+// itself behind them. What plans share is measured once: layers only where they have operators that
+// no layers before have.
 //
-//   GpuSamples samples;
-//   Status done = MeasureGpuPlan(model, cluster, plan, {.make_backend = ..., .seconds = 10},
-//   &samples);
+//   Result<GpuSamples> samples =
+//       MeasureGpuPlans(model, {{&cluster, &plan}}, {.make_backend = ..., .seconds = 10});
 #pragma once
 
 #include <array>
@@ -50,8 +50,9 @@ struct ProbeSizes {
 struct GpuMeasureOptions {
   // One that records times.
   std::function<Result<std::unique_ptr<Backend>>()> make_backend;
-  double seconds = 10;  // To spend, besides allocation and the choice of algorithms.
-  // Of steady load before anything is measured; as much as a run of its own, less.
+  // To spend on all plans, besides allocation, the choice of algorithms and warming up.
+  double seconds = 10;
+  // Of steady load before anything is measured; before other runs less.
   double warm_up_s = 2;
   ProbeSizes sizes = {};
   std::string data = {};  // As LoweredPlan::data.
@@ -59,12 +60,11 @@ struct GpuMeasureOptions {
   std::function<void(const std::string&)> begin_phase = {};
   PhaseTimes* phase_times = nullptr;  // Adds how long each took.
 };
-inline constexpr int kGpuPhases = 9;
+inline constexpr std::size_t kGpuPhases = 9;
 
 // What a machine's single numbers come from, as medians.
 struct GpuSamples {
   PrimitiveSamples primitives;
-  double layers_flops_per_s = 0;  // Products of a rank's layers over all that these do.
   double bf16_flops_per_s = 0;    // A large matrix product.
   double memory_bytes_per_s = 0;  // A large copy on the device, read and written.
   double h2d_bytes_per_s = 0, d2h_bytes_per_s = 0, duplex_bytes_per_s = 0;
@@ -89,9 +89,15 @@ struct GpuSamples {
   std::vector<std::int64_t> scratch_bytes;
 };
 
-// Adds to `samples`, which may hold other plans'. Of all ranks, each on a GPU of its own; of
-// pipelines one stage. An Error (kNo) where a layer does not fit the GPU, or GPUs are missing.
-Status MeasureGpuPlan(const Model& model, const Cluster& cluster, const ResolvedPlan& plan,
-                      const GpuMeasureOptions& options, GpuSamples* samples);
+// A plan of the model on its cluster.
+struct GpuPlan {
+  const Cluster* cluster = nullptr;
+  const ResolvedPlan* plan = nullptr;
+};
+
+// At least one plan. Of all ranks, each on a GPU of its own; of pipelines one stage. An Error (kNo)
+// where a layer does not fit the GPU, or GPUs are missing.
+Result<GpuSamples> MeasureGpuPlans(const Model& model, const std::vector<GpuPlan>& plans,
+                                   const GpuMeasureOptions& options);
 
 }  // namespace twinstep

@@ -131,7 +131,7 @@ Profile ProvenanceOf(const ProfileInput& input) {
 }
 
 std::size_t StepsOfMeasurement(const ProfileInput& input) {
-  return input.on_gpu ? StepsOfGpuMeasurement(input) : input.plans.size() * kMeasuringRounds + 1;
+  return input.on_gpu ? kStepsOfGpuMeasurement : input.plans.size() * kMeasuringRounds + 1;
 }
 
 Result<Profile> MeasureProfile(const ProfileInput& input, Progress* progress,

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "exec/cpu/cpu_backend.h"
 #include "exec/profile/build_profile.h"
@@ -36,8 +38,8 @@ ProbeSizes SmallSizes() {
   return {.warm_up_s = 0.05,
           .layers_s = 0.05,
           .pause_s = 0,
-          .beside_bytes = 64 * kKilobyte,
-          .copy_bytes = {kKilobyte, 256 * kKilobyte},
+          .beside_bytes = 1024 * kKilobyte,
+          .copy_bytes = {kKilobyte, 1024 * kKilobyte},
           .product = 64,
           .device_copy_bytes = 256 * kKilobyte,
           .launches = 20,
@@ -84,7 +86,7 @@ Plan ChunkPlanOf() {
 
 // Every primitive of the plans is in the profile, and the simulator takes it.
 void ExpectCovered(const ProfileInput& input) {
-  Progress progress(StepsOfGpuMeasurement(input));
+  Progress progress(kStepsOfGpuMeasurement);
   PhaseTimes times;
   const Result<Profile> measured =
       MeasureGpuProfile(input, MakeCpuBackend, SmallSizes(), &progress, &times);
@@ -127,6 +129,62 @@ TEST(GpuProfile, CoversPlansOfSeveralRanks) {
   ExpectCovered(
       InputOf(SmallModel("llama", FP32),
               {SmallPlan(2, 1, 1, 1), SmallPlan(1, 2, 1, 1), interleaved, sharded, chunks}, 2));
+}
+
+// Runs by phase, and that no backend is made but for these.
+std::map<std::string, int> RunsOf(const ProfileInput& input) {
+  int made = 0;
+  const MakeBackend make = [&made](const ProfileInput& of) {
+    ++made;
+    return MakeCpuBackend(of);
+  };
+  Progress progress(kStepsOfGpuMeasurement);
+  PhaseTimes times;
+  EXPECT_TRUE(MeasureGpuProfile(input, make, SmallSizes(), &progress, &times).ok());
+  std::map<std::string, int> runs;
+  int all = 0;
+  for (const PhaseTime& phase : times.phases()) {
+    runs[phase.name] = phase.runs;
+    all += phase.runs;
+  }
+  EXPECT_EQ(made, all);
+  // Whether clocks are seen to rise after a rest is up to the machine.
+  runs.erase("layers after a rest");
+  return runs;
+}
+
+TEST(GpuProfile, WhatPlansShareIsMeasuredOnce) {
+  const Model model = SmallModel("llama", FP32);
+  const std::map<std::string, int> once = {{"layers alone", 2},
+                                           {"other operators", 1},
+                                           {"collectives and messages", 0},
+                                           {"copies", 3},
+                                           {"layers beside copies", 3},
+                                           {"layers beside collectives", 0},
+                                           {"Adam on the host", 4},
+                                           {"rates", 2},
+                                           {"host memory", 0}};
+  EXPECT_EQ(RunsOf(InputOf(model, {ChunkPlanOf()})), once);
+  Plan more_micro_batches = ChunkPlanOf();
+  more_micro_batches.set_global_batch(16);
+  EXPECT_EQ(RunsOf(InputOf(model, {ChunkPlanOf(), ChunkPlanOf(), more_micro_batches})), once);
+
+  // Other layers run by themselves and beside copies; all else is still together.
+  Plan larger = ChunkPlanOf();
+  larger.set_micro_batch(2);
+  std::map<std::string, int> with_larger = once;
+  with_larger["layers alone"] += 1;
+  with_larger["layers beside copies"] += 3;
+  EXPECT_EQ(RunsOf(InputOf(model, {ChunkPlanOf(), larger})), with_larger);
+}
+
+TEST(GpuProfile, WhatPlansOfTwoRanksShareIsMeasuredOnce) {
+  const Model model = SmallModel("llama", FP32);
+  const std::map<std::string, int> once = RunsOf(InputOf(model, {SmallPlan(1, 1, 1, 2)}, 2));
+  EXPECT_EQ(once.at("collectives and messages"), 1);
+  EXPECT_EQ(once.at("copies"), 4);
+  EXPECT_EQ(once.at("layers beside collectives"), 1);
+  EXPECT_EQ(RunsOf(InputOf(model, {SmallPlan(1, 1, 1, 2), SmallPlan(1, 1, 1, 2)}, 2)), once);
 }
 
 TEST(LayerPlan, FewerLayersWhereTheyDoNotFit) {

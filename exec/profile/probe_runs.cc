@@ -1,0 +1,94 @@
+#include "exec/profile/probe_runs.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "sim/graph/arena.h"
+
+namespace twinstep {
+namespace {
+
+// Which tasks of a graph that came of Beside() ran all the time beside the other part.
+class BesideTimes {
+ public:
+  BesideTimes(const RepeatedRun& run, const TaskGraph& first) : run_(run) {
+    const TaskGraph& graph = run.graph();
+    for (std::size_t rank = 0; rank < graph.ranks.size(); ++rank) {
+      const TaskId begin = graph.rank_begin[rank];
+      Parts parts{.middle = begin + first.rank_begin[rank + 1] - first.rank_begin[rank],
+                  .last = graph.rank_begin[rank + 1] - 1};
+      parts.lanes.fill({kNone, kNone});
+      for (TaskId id = begin; id < parts.middle; ++id) {
+        auto& [lane_begin, lane_end] = parts.lanes[static_cast<std::size_t>(graph.tasks[id].lane)];
+        if (lane_begin == kNone) lane_begin = id;
+        lane_end = id;
+      }
+      parts_.push_back(parts);
+    }
+  }
+
+  bool IsBeside(TaskId id) const {
+    const Task& task = run_.graph().tasks[id];
+    const Parts& parts = parts_[task.rank];
+    const TaskTime time = run_.Time(id);
+    const auto within = [&](TaskId from, TaskId to) {
+      return time.start_ns >= run_.Time(from).start_ns && time.end_ns <= run_.Time(to).end_ns;
+    };
+    // The layers compute for longer than all host tasks take, however small these are.
+    const bool is_on_host = task.kind == TaskKind::kHost;
+    if (id < parts.middle && !is_on_host && !within(parts.middle, parts.last)) return false;
+    // While each other lane of the first graph ran.
+    for (std::size_t lane = 0; lane < parts.lanes.size(); ++lane) {
+      const auto [begin, end] = parts.lanes[lane];
+      if (begin == kNone || lane == static_cast<std::size_t>(task.lane)) continue;
+      if (!within(begin, end)) return false;
+    }
+    return true;
+  }
+
+ private:
+  // Of a rank: where the layers begin and end, first and last task of the first graph's lanes.
+  struct Parts {
+    TaskId middle = 0, last = 0;
+    std::array<std::pair<TaskId, TaskId>, kLaneCount> lanes = {};
+  };
+
+  const RepeatedRun& run_;
+  std::vector<Parts> parts_;
+};
+
+}  // namespace
+
+LoweredPlan ProbeRuns::Lowered(TaskGraph graph, const Model& model,
+                               const ResolvedPlan& plan) const {
+  LoweredPlan lowered{
+      .model = model, .plan = plan, .graph = std::move(graph), .arena = {}, .data = data_};
+  lowered.arena = PlanArena(lowered.graph);
+  return lowered;
+}
+
+Status ProbeRuns::MeasureAlone(ProbeGraph probes, double seconds, Means* means) const {
+  RepeatedRun run(Lowered(std::move(probes).Finish(), model_, plan_), options_);
+  if (const Status started = run.Start(/*fill_buffers=*/true); !started.ok()) return started;
+  if (const Status warm = run.WarmUp(warm_up_s_); !warm.ok()) return warm;
+  return run.Measure(seconds, means);
+}
+
+Status ProbeRuns::MeasureBeside(const Beside& beside, Means* means,
+                                std::int64_t* overhead_bytes) const {
+  const LoweredPlan& layers = *beside.layers;
+  RepeatedRun run(Lowered(twinstep::Beside(beside.first, layers.graph), layers.model, layers.plan),
+                  options_);
+  if (const Status started = run.Start(/*fill_buffers=*/false); !started.ok()) return started;
+  if (const Status warm = run.WarmUp(beside.warm_up_s); !warm.ok()) return warm;
+  const BesideTimes times(run, beside.first);
+  const Status done =
+      run.Measure(beside.seconds, means, [&](TaskId id) { return times.IsBeside(id); });
+  *overhead_bytes = std::max(*overhead_bytes, run.OverheadBytes());
+  return done;
+}
+
+}  // namespace twinstep

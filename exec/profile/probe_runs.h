@@ -1,0 +1,56 @@
+// Measures probe graphs, and layers with a probe graph beside them, on a device.
+//
+//   ProbeRuns runs(model, plan, /*data=*/"", {.make_backend = ...}, /*warm_up_s=*/0.25);
+//   Means means;
+//   Status done = runs.MeasureAlone(std::move(probes), /*seconds=*/1, &means);
+//   done = runs.MeasureBeside({.layers = &layers, .first = copies, .seconds = 1}, &means);
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "exec/profile/plan_run.h"
+#include "exec/profile/probe_graph.h"
+#include "exec/profile/repeated_run.h"
+#include "model_zoo/model.pb.h"
+#include "sim/graph/task_graph.h"
+#include "sim/plan/resolved_plan.h"
+#include "sim/result.h"
+
+namespace twinstep {
+
+class ProbeRuns {
+ public:
+  // Model and plan say where tasks of probes stand (TaskPlace) and must outlive this; data as
+  // LoweredPlan::data. `warm_up_s` of steady load before probes are measured.
+  ProbeRuns(const Model& model, const ResolvedPlan& plan, std::string data,
+            const RepeatedRunOptions& options, double warm_up_s)
+      : model_(model),
+        plan_(plan),
+        data_(std::move(data)),
+        options_(options),
+        warm_up_s_(warm_up_s) {}
+
+  Status MeasureAlone(ProbeGraph probes, double seconds, Means* means) const;
+
+  struct Beside {
+    const LoweredPlan* layers = nullptr;
+    TaskGraph first;  // Alone on its lanes.
+    double warm_up_s = 0, seconds = 0;
+  };
+  // What both take together, each task that ran all the time beside the other graph's.
+  // `overhead_bytes` grows to what the run has on the device besides its arena.
+  Status MeasureBeside(const Beside& beside, Means* means, std::int64_t* overhead_bytes) const;
+
+ private:
+  LoweredPlan Lowered(TaskGraph graph, const Model& model, const ResolvedPlan& plan) const;
+
+  const Model& model_;
+  const ResolvedPlan& plan_;
+  const std::string data_;
+  const RepeatedRunOptions options_;
+  const double warm_up_s_;
+};
+
+}  // namespace twinstep
