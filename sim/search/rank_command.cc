@@ -166,7 +166,8 @@ std::string MergeHelp() {
 ExitCode RunRank(const Options& options, const VerbOutput& output) {
   const Result<RankProblem> problem = ReadRankProblem(options);
   if (!problem.ok()) return output.Fail(problem.error());
-  const Status outputs = CheckRankOutputs(options, problem.value().gpus.size() > 1);
+  const Status outputs =
+      CheckRankOutputs(options, EchoOf(problem.value()), problem.value().gpus.size());
   if (!outputs.ok()) return output.Fail(outputs.error());
   const bool all_rows = options.Has("explain") || options.Has("csv");
   const Result<Ranking> report = Rank(problem.value(), all_rows);
@@ -187,7 +188,7 @@ ExitCode RunMerge(const Options& options, const VerbOutput& output) {
   if (const Status scaled = AddScaling(&merged.value()); !scaled.ok()) {
     output.Warn("without data-parallel scaling: " + scaled.error().message);
   }
-  const Status outputs = CheckRankOutputs(options, merged.value().points.size() > 1);
+  const Status outputs = CheckRankOutputs(options, merged.value(), merged.value().points.size());
   if (!outputs.ok()) return output.Fail(outputs.error());
   return Finish(options, merged.value(), output);
 }

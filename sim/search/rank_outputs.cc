@@ -1,6 +1,5 @@
 #include "sim/search/rank_outputs.h"
 
-#include <google/protobuf/text_format.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -10,12 +9,11 @@
 #include <vector>
 
 #include "sim/files/atomic_file.h"
-#include "sim/format.h"
 #include "sim/options/output_files.h"
 #include "sim/report/json_report.h"
 #include "sim/report/terminal.h"
 #include "sim/report/write_text.h"
-#include "sim/search/plan_space.h"
+#include "sim/search/plan_files.h"
 #include "sim/search/rank_json.h"
 #include "sim/search/rank_text.h"
 #include "sim/str_cat.h"
@@ -26,34 +24,6 @@ namespace {
 // Of tables: the terminal's, and any in a file.
 std::size_t TableWidth(const std::ostream& out) {
   return &out == &std::cout ? TerminalWidth(STDOUT_FILENO, 0) : 0;
-}
-
-// "plan-256-1.textproto": the best of 256 GPUs.
-Status WritePlans(const std::string& directory, const Ranking& report) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) return Error{.message = StrCat(directory, ": cannot make it: ", error.message())};
-  for (const RankPoint& point : report.points) {
-    for (std::size_t i = 0; i < point.ranking.size(); ++i) {
-      const ResolvedPlan& plan = point.ranking[i].plan;
-      std::string text;
-      google::protobuf::TextFormat::PrintToString(ToPlan(plan), &text);
-      std::string what = StrCat(CountOf(point.gpus, "GPU"), ": ", ShortName(plan));
-      // The plan does not say of how many layers it is.
-      if (point.maximum && point.maximum->of == Maximize::kLayers) {
-        what += StrCat("; --set layers=", point.maximum->value);
-      }
-      const std::string path = StrCat(directory, "/plan-", point.gpus, "-", i + 1, ".textproto");
-      const Status status = WriteTextFile(path, StrCat("# ", what, "\n", text));
-      if (!status.ok()) return status;
-    }
-  }
-  return Unit{};
-}
-
-// "plan-256-1.textproto" and the like.
-bool IsPlanName(const std::string& name) {
-  return name.starts_with("plan-") && name.ends_with(".textproto");
 }
 
 // What --plans may write: in place of files of an earlier search, and under a name that an option
@@ -78,15 +48,17 @@ std::vector<OutputFile> PossiblePlans(const Options& options, const std::string&
 
 }  // namespace
 
-Status CheckRankOutputs(const Options& options, bool is_sweep) {
-  if (options.Has("plot") && !is_sweep) {
+Status CheckRankOutputs(const Options& options, const Ranking& asked, std::size_t gpus) {
+  if (options.Has("plot") && gpus == 1) {
     return Error{.message = "--plot draws scaling over several --gpus or --nodes"};
   }
   if (options.Has("explain") && options.Get("json") == "-") {
     return Error{.message = "--explain goes to standard output, as --json - does"};
   }
   const auto plans = options.Get("plans");
-  return plans ? CheckOutputFiles(options, {}, PossiblePlans(options, *plans)) : Status(Unit{});
+  if (!plans) return Unit{};
+  const Status distinct = CheckOutputFiles(options, {}, PossiblePlans(options, *plans));
+  return distinct.ok() ? CheckPlanFolder(*plans, asked) : distinct;
 }
 
 Status WriteRankOutputs(const Options& options, const Ranking& report, std::ostream& out) {

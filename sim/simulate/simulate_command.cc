@@ -9,6 +9,7 @@
 
 #include "sim/graph/dot.h"
 #include "sim/options/output_files.h"
+#include "sim/options/read_option.h"
 #include "sim/options/run_verb.h"
 #include "sim/report/json_report.h"
 #include "sim/report/progress.h"
@@ -96,6 +97,8 @@ class Command {
       input.value().all_ranks = true;
       const Status free = CheckOutputFiles(options_, {}, ChakraFiles(*trace, input.value().gpus));
       if (!free.ok()) return output_.Fail(free.error());
+      const Status alone = CheckChakraFiles(*trace, input.value().gpus);
+      if (!alone.ok()) return output_.Fail(OptionError("trace", alone.error().message));
     }
     Progress progress(kSimulateSteps + StepsOfEffectCheck(options_));
     Result<Simulation> done =

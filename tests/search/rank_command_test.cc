@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -203,6 +204,46 @@ TEST(RankCommandTest, PlansAreFilesThatSimulateTakes) {
   const std::string report = directory + "/plan-8-1.textproto";
   EXPECT_THAT(Rank(kProblem + ("--gpus 8 --json " + report + " --plans " + directory)).err,
               HasSubstr("--plans: " + report + " is the file of --json, too"));
+}
+
+TEST(RankCommandTest, PlansNameWhatTheyAreOf) {
+  const std::string directory = TemporaryFile("named");
+  const std::string plans = " --plans " + directory;
+  ASSERT_EQ(Rank(std::string(kProblem) + "--gpus 4 --top 2" + plans).code, ExitCode::kDone);
+  const std::string text = Content(directory + "/plan-4-2.textproto");
+  EXPECT_THAT(text, HasSubstr("# plan       2 of 4 GPUs: t "));
+  EXPECT_THAT(text, HasSubstr("# model      tiny-llama: llama, "));
+  EXPECT_THAT(text, HasSubstr("# cluster    dgx-a100: "));
+  EXPECT_THAT(text, HasSubstr("s an iteration, "));
+  EXPECT_THAT(text, HasSubstr("# rank       --model tiny-llama --cluster dgx-a100 --seq 64 "));
+  EXPECT_THAT(text, HasSubstr("# search     "));
+}
+
+TEST(RankCommandTest, PlansOfTwoSearchesShareNoFolder) {
+  const std::string directory = TemporaryFile("shared");
+  const std::string plans = " --plans " + directory;
+  const std::string four = std::string(kProblem) + "--gpus 4 --top 2" + plans;
+  ASSERT_EQ(Rank(four).code, ExitCode::kDone);
+  // Again the same search: the same files.
+  const std::string before = Content(directory + "/plan-4-1.textproto");
+  EXPECT_EQ(Rank(four + " --threads 2").code, ExitCode::kDone);
+  EXPECT_EQ(Content(directory + "/plan-4-1.textproto"), before);
+  for (const char* other :
+       {"--gpus 2", "--gpus 4 --top 2 --set layers=2", "--gpus 4 --top 2 --shard 1/2"}) {
+    const Answer refused = Rank(kProblem + std::string(other) + plans);
+    EXPECT_EQ(refused.code, ExitCode::kBadInput) << other;
+    EXPECT_THAT(refused.err, HasSubstr("--plans: " + directory +
+                                       "/plan-4-1.textproto and 1 more are not of this search"))
+        << other;
+  }
+  // A plan of one's own, which has the name of a search's.
+  const std::string own = TemporaryFile("own");
+  std::filesystem::create_directory(own);
+  std::ofstream(own + "/plan-mine.textproto") << "tensor_parallel: 2\n";
+  EXPECT_THAT(Rank(std::string(kProblem) + "--gpus 4 --plans " + own).err,
+              HasSubstr("plan-mine.textproto is not of this search"));
+  std::filesystem::rename(own + "/plan-mine.textproto", own + "/mine.textproto");
+  EXPECT_EQ(Rank(std::string(kProblem) + "--gpus 4 --plans " + own).code, ExitCode::kDone);
 }
 
 TEST(RankCommandTest, NothingFits) {

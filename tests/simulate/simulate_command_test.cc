@@ -351,6 +351,16 @@ TEST(SimulateCommandTest, WritesEveryFileThatWasAskedFor) {
   EXPECT_TRUE(std::ifstream(trace).good());
 }
 
+TEST(SimulateCommandTest, FilesOfOtherRanksAreNotTakenForThisTrace) {
+  const std::string trace = TemporaryFile("fewer.et");
+  ASSERT_EQ(CallTiny({"--trace", trace}).code, 0);
+  EXPECT_EQ(CallTiny({"--trace", trace}).code, 0);
+  const Answer fewer = Call({"--model", "tiny-llama", "--cluster", "4xa100", "--gpus", "2",
+                             "--global-batch", "8", "--trace", trace});
+  EXPECT_EQ(fewer.code, 2);
+  EXPECT_THAT(fewer.err, HasSubstr("fewer.2.et and 1 more are of a trace of more than 2 ranks"));
+}
+
 TEST(SimulateCommandTest, BadInputExitsWithTwoAndNamesTheOption) {
   for (const auto& [arguments, message] :
        std::vector<std::pair<std::vector<std::string>, std::string>>{

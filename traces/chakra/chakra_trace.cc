@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <system_error>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "sim/files/write_file.h"
+#include "sim/format.h"
 #include "sim/graph/op.h"
 #include "sim/str_cat.h"
 #include "traces/chakra/chakra_attributes.h"
@@ -346,6 +349,22 @@ std::string ChakraFileName(const std::string& path, std::uint32_t rank) {
 
 std::string ChakraGroupsName(const std::string& path) {
   return path.substr(0, path.size() - std::strlen(".et")) + ".groups.json";
+}
+
+Status CheckChakraFiles(const std::string& path, std::int64_t ranks) {
+  const auto file = [&path](std::int64_t rank) {
+    return ChakraFileName(path, static_cast<std::uint32_t>(rank));
+  };
+  std::error_code error;
+  std::int64_t end = ranks;
+  while (std::filesystem::exists(file(end), error)) ++end;
+  if (end == ranks) return Unit{};
+  const std::string more = end == ranks + 1 ? " is" : StrCat(" and ", end - ranks - 1, " more are");
+  return Error{.message = StrCat(path, ": ", file(ranks), more, " of a trace of more than ",
+                                 CountOf(ranks, "rank"),
+                                 ", and would be read as of this one: "
+                                 "name another file, or remove ",
+                                 end == ranks + 1 ? "it" : "them")};
 }
 
 Status WriteChakra(const TaskGraph& graph, const Trace& trace, const std::string& path) {

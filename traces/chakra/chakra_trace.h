@@ -12,6 +12,7 @@
 // format has no field for stands in attributes that begin with "twinstep.".
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -35,6 +36,11 @@ std::string ChakraFileName(const std::string& path, std::uint32_t rank);
 
 // The file beside them that says which ranks are in which group.
 std::string ChakraGroupsName(const std::string& path);
+
+// Whether files of a trace of so many ranks would stand alone. Those that one of more ranks has
+// left under the same name would be read as if they were of this one: an Error (kBadInput) names
+// them.
+Status CheckChakraFiles(const std::string& path, std::int64_t ranks);
 
 // The trace that WriteChakra wrote; nothing where another program wrote the files. An Error
 // (kBadInput) names the file and the node that does not fit, or the rank that is missing or there

@@ -21,6 +21,7 @@ import dataclasses
 import json
 import math
 import pathlib
+import shutil
 import sys
 import time
 
@@ -221,6 +222,7 @@ class Report:
         """The plan that `rank` finds, or a row that says why there is none."""
         name = f'{tag}-{gpus}-{batch_a_gpu}'
         found = self.work / f'{name}.best'
+        shutil.rmtree(found, ignore_errors=True)  # An earlier run's.
         said = self.work / f'{name}.rank.log'
         status = run([self.twinstep, 'rank', '--space', 'chunks', '--cluster', self.cluster,
                       '--gpus', gpus, '--model', self.file(f'{name}.textproto', model_text),
