@@ -17,6 +17,7 @@
 #include "sim/str_cat.h"
 #include "traces/memory_curves.h"
 #include "traces/trace_builder.h"
+#include "validate/busy_machine.h"
 
 namespace twinstep {
 namespace {
@@ -212,6 +213,9 @@ Result<Validation> Validate(const ValidateInput& input, Progress* progress,
   validation.comparison = std::move(comparison).value();
   validation.device_memory = MemoryOf(input, training.arena(), training.backend());
   JudgeDeviceMemory(input, &validation);
+  if (const auto busy = LookForOtherWork(validation.simulated, validation.executed)) {
+    warnings->push_back(busy->Text());
+  }
   if (const auto unused = UnusedTolerance(input, validation.comparison)) {
     warnings->push_back(*unused);
   }
