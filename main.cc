@@ -3,6 +3,7 @@
 #include <google/protobuf/stubs/logging.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <exception>
@@ -84,7 +85,9 @@ ExitCode Run(const std::vector<std::string>& arguments) {
   std::vector<std::string> names;
   for (const Verb& verb : kVerbs) {
     if (first == verb.name) {
-      return verb.run({arguments.begin() + 1, arguments.end()}, std::cout, std::cerr);
+      std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
+      std::ranges::replace(rest, "-h", "--help");
+      return verb.run(rest, std::cout, std::cerr);
     }
     names.push_back(verb.name);
   }

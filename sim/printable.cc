@@ -15,6 +15,9 @@ bool IsLongControl(std::string_view rest) {
   return second >= 0x80 && second < 0xa0;
 }
 
+// Of a character of several bytes, none but the first.
+bool IsWithinCharacter(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
+
 }  // namespace
 
 std::string Printable(std::string_view text) {
@@ -32,6 +35,20 @@ std::string PrintableLine(std::string_view text) {
   std::string result = Printable(text);
   std::replace(result.begin(), result.end(), '\n', '?');
   return result;
+}
+
+std::size_t TextColumns(std::string_view text) {
+  return text.size() - static_cast<std::size_t>(std::ranges::count_if(text, IsWithinCharacter));
+}
+
+std::string_view FirstColumns(std::string_view text, std::size_t columns) {
+  std::size_t end = 0;
+  for (std::size_t seen = 0; end < text.size(); ++end) {
+    if (IsWithinCharacter(text[end])) continue;
+    if (seen == columns) break;
+    ++seen;
+  }
+  return text.substr(0, end);
 }
 
 }  // namespace twinstep

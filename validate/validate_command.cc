@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "exec/profile/measure_profile.h"
+#include "sim/files/atomic_file.h"
 #include "sim/format.h"
 #include "sim/options/output_files.h"
+#include "sim/options/read_option.h"
 #include "sim/options/run_verb.h"
 #include "sim/report/echo_text.h"
 #include "sim/report/text_table.h"
@@ -173,6 +175,10 @@ class Command {
     if (error) {
       return Error{.message =
                        StrCat("--save-traces: ", *folder, ": cannot create: ", error.message())};
+    }
+    for (const OutputFile& file : Traces()) {
+      const Status writable = CheckWritable(file.path);
+      if (!writable.ok()) return OptionError(file.option, writable.error().message);
     }
     return Unit{};
   }

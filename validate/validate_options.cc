@@ -80,8 +80,8 @@ Result<Options> ParseValidateOptions(const std::vector<std::string>& arguments) 
 
 std::string ValidateHelp() {
   return StrCat("twinstep validate: one graph, simulated and run, compared task by task\n\n",
-                "  twinstep validate --model NAME|FILE --data FILE --global-batch N "
-                "[--profile FILE|auto | --cluster NAME|FILE] [OPTION ...]\n",
+                "  twinstep validate --model NAME|FILE --data FILE --global-batch N\n"
+                "      [--profile FILE|auto | --cluster NAME|FILE] [OPTION ...]\n",
                 OptionsHelp(Groups()), kExamples);
 }
 

@@ -9,6 +9,7 @@
 #include "sim/options/plan_presets.h"
 #include "sim/options/read_option.h"
 #include "sim/plan/plan_names.h"
+#include "sim/textproto/field_rules.h"
 #include "sim/textproto/text_file.h"
 
 namespace twinstep {
@@ -141,9 +142,12 @@ Status ApplyRecipeOptions(const Options& options, Recipe* recipe) {
 Status ReadPlanOptions(const Options& options, Plan* plan, PlanRules* rules) {
   if (const Status preset = ReadPreset(options, plan); !preset.ok()) return preset;
   if (const auto path = options.Get("plan")) {
-    const Result<Plan> file = ParseTextFile<Plan>(*path);
+    const Result<ParsedText<Plan>> file = ParseTextFileWithSource<Plan>(*path);
     if (!file.ok()) return file.error();
-    plan->MergeFrom(file.value());
+    FieldErrors errors(file.value().message, file.value().source);
+    errors.CheckEveryNumber();
+    if (!errors.ok()) return errors.status();
+    plan->MergeFrom(file.value().message);
   }
   if (const auto order = options.Get("rank-order")) plan->set_rank_order(*order);
   return FirstError(

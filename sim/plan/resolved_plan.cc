@@ -248,7 +248,8 @@ class Resolver {
       if (!status.ok()) return status.error();
     }
     if (out_.global_batch == 0) {
-      return BadValue("plan-value", "plan field global_batch is missing; it has no default");
+      return BadValue("plan-value",
+                      "plan field global_batch (--global-batch) is missing; it has no default");
     }
     if (out_.sequence_length < 1 || out_.sequence_length > kMaxSequence) {
       return BadValue("plan-value", StrCat("sequence_length is ", out_.sequence_length,

@@ -88,9 +88,9 @@ std::string ChunksText(const Report& report, const ChunksOfRank& rank, const Cel
              Percent(static_cast<double>(rank.waste_bytes) / all), " waste; ", persistent,
              " on the GPU, the others through ", CountOf(rank.buffers, "buffer"), "\n");
   text += Paragraph(
-      "", 2, StrCat("(", GradientText(report, rank), "; exposed: nothing computes meanwhile)"));
+      "", 2, StrCat("(", GradientText(report, rank), "; not hidden: nothing computes meanwhile)"));
   TextTable table({"chunk", "blocks", "lives", cells.Title("first"), cells.Title("last"),
-                   cells.Title("offloaded"), cells.Title("updated"), cells.Title("exposed")});
+                   cells.Title("offloaded"), cells.Title("updated"), cells.Title("not hidden")});
   for (const std::size_t column : {1u, 2u}) table.AlignLeft(column);
   struct Adder {
     const Report& report;
@@ -109,7 +109,7 @@ std::string ChunksText(const Report& report, const ChunksOfRank& rank, const Cel
 
 std::string BlocksTable(const ChunksOfRank& rank, const Cells& cells) {
   TextTable table({"block", "activations", "swapped", cells.Title("out"), cells.Title("back"),
-                   cells.Title("recompute"), cells.Title("exposed")});
+                   cells.Title("recompute"), cells.Title("not hidden")});
   table.AlignLeft(1);
   struct Adder {
     const Cells& cells;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "sim/format.h"
+#include "sim/printable.h"
 #include "sim/report/terminal.h"
 #include "sim/str_cat.h"
 
@@ -33,9 +34,8 @@ std::string ProgressLine(std::size_t step, std::size_t steps, const std::string&
   if (done < kBarWidth) bar += '>';
   bar.resize(kBarWidth, ' ');
   const std::string count = counts ? StrCat(std::min(step + 1, steps), "/", steps, " ") : "";
-  std::string line = StrCat("[", bar, "] ", count, what, "  ", Fixed(elapsed_s, 0), " s");
-  line.resize(std::min(line.size(), width));
-  return line;
+  const std::string line = StrCat("[", bar, "] ", count, what, "  ", Fixed(elapsed_s, 0), " s");
+  return std::string(FirstColumns(line, width));
 }
 
 Progress::Progress(std::size_t steps, bool force_terminal)

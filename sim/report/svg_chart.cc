@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "sim/format.h"
+#include "sim/printable.h"
 #include "sim/report/markup.h"
 #include "sim/str_cat.h"
 
@@ -106,7 +107,7 @@ std::vector<Place> Taken(const SvgChart& chart, const Axis& x, const Axis& y) {
 Place LegendPlace(const SvgChart& chart, const Axis& x, const Axis& y) {
   std::size_t letters = 0;
   for (const SvgChart::Series& series : chart.series) {
-    letters = std::max(letters, series.name.size());
+    letters = std::max(letters, TextColumns(series.name));
   }
   const double width = 18 + kLetterWidth * static_cast<double>(letters);
   const double height = kLegendLine * static_cast<double>(chart.series.size());

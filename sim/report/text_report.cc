@@ -8,6 +8,7 @@
 #include "sim/plan/plan_names.h"
 #include "sim/report/chunk_text.h"
 #include "sim/report/echo_text.h"
+#include "sim/report/remedies.h"
 #include "sim/report/text_table.h"
 
 namespace twinstep {
@@ -74,6 +75,12 @@ std::string ErrorBarText(const Report& report) {
 
 std::string HeadlineText(const Report& report, const SimulationResults& results) {
   std::string text = "\nResult\n";
+  // Tables follow; what is wrong with the plan stands behind them.
+  if (report.infeasible) {
+    text += Line("infeasible", report.infeasible->rule + ": " +
+                                   Bytes(static_cast<double>(report.infeasible->excess_bytes)) +
+                                   " too much; the end says of what, and what may help");
+  }
   text += Line("iteration time", Seconds(results.iteration_s));
   text += ErrorBarText(report);
   text += Line("tokens/s", Count(std::llround(results.tokens_per_s)));
@@ -219,7 +226,7 @@ bool UsesPool(const SimulationResults& results, Pool pool) {
 
 std::string LanesText(const SimulationResults& results) {
   const TimeCells time(results);
-  TextTable table({"lane", "tasks", "bytes", time.Title("busy"), "hidden", time.Title("exposed"),
+  TextTable table({"lane", "tasks", "bytes", time.Title("busy"), "hidden", time.Title("not hidden"),
                    time.Title("waiting")});
   double ranks = 0;
   for (const RankReport& rank : results.ranks) ranks += rank.info.class_size;
@@ -240,7 +247,9 @@ std::string LanesText(const SimulationResults& results) {
                   busy == 0 ? "-" : Percent(1 - exposed / busy), time(exposed), time(waiting)});
   }
   if (table.empty()) return "";
-  return "\nCopies and communication of a rank, mean (hidden: behind its computation)\n" +
+  return "\nCopies and communication of a rank, mean (hidden: behind its computation)\n"
+         "  (not hidden: each lane for itself; where several move at once, the time above counts "
+         "once)\n" +
          table.ToString();
 }
 
@@ -394,6 +403,8 @@ std::string ToText(const Report& report, std::size_t max_ranks) {
   if (report.infeasible) {
     text += "\n" + Paragraph("Infeasible", 12,
                              "(" + report.infeasible->rule + ") " + report.infeasible->message);
+    const std::string remedies = Remedies(report);
+    if (!remedies.empty()) text += Paragraph("May help", 12, remedies);
   }
   return text + WarningsText(report.warnings);
 }

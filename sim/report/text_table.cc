@@ -17,16 +17,18 @@ std::string TextTable::ToString(std::size_t indent, std::size_t width) const {
   std::vector<std::vector<std::string>> rows = rows_;
   for (auto& row : rows) {
     for (std::string& cell : row) cell = PrintableLine(cell);
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], TextColumns(row[i]));
+    }
   }
   // By part, the columns behind the first.
   std::vector<std::vector<std::size_t>> parts(1);
-  widths[0] = std::max(widths[0], titles_[0].size());
+  widths[0] = std::max(widths[0], TextColumns(titles_[0]));
   const std::size_t first_end = indent + widths[0];
   std::size_t end = first_end;
   for (std::size_t i = 1; i < titles_.size(); ++i) {
     if (widths[i] == 0) continue;
-    widths[i] = std::max(widths[i], titles_[i].size());
+    widths[i] = std::max(widths[i], TextColumns(titles_[i]));
     end += 2 + widths[i];
     if (width > 0 && end > width && !parts.back().empty()) {
       parts.emplace_back();
@@ -38,9 +40,9 @@ std::string TextTable::ToString(std::size_t indent, std::size_t width) const {
   for (const std::vector<std::size_t>& part : parts) {
     const auto add_line = [&](const std::vector<std::string>& cells) {
       std::string line(indent, ' ');
-      line += cells[0] + std::string(widths[0] - cells[0].size(), ' ');
+      line += cells[0] + std::string(widths[0] - TextColumns(cells[0]), ' ');
       for (const std::size_t i : part) {
-        const std::string padding(widths[i] - cells[i].size(), ' ');
+        const std::string padding(widths[i] - TextColumns(cells[i]), ' ');
         const bool left = std::find(left_.begin(), left_.end(), i) != left_.end();
         line += "  " + (left ? cells[i] + padding : padding + cells[i]);
       }
@@ -58,7 +60,10 @@ std::string Paragraph(std::string_view label, std::size_t label_width, std::stri
   const std::string printable = Printable(text);
   text = printable;
   std::string line(label);
-  line.resize(label.empty() ? label_width : std::max(label_width, label.size() + 1), ' ');
+  const std::size_t columns = TextColumns(label);
+  line.append(label.empty() || columns < label_width ? label_width - columns : 1, ' ');
+  // Of `line`, which is longer in bytes than in columns where names are.
+  std::size_t end = TextColumns(line);
   std::string result;
   bool line_has_word = false;
   while (!text.empty()) {
@@ -69,13 +74,19 @@ std::string Paragraph(std::string_view label, std::size_t label_width, std::stri
     const std::string_view word = text.substr(0, space);
     text.remove_prefix(std::min(space + 1, text.size()));
     if (word.empty()) continue;
-    if (line_has_word && line.size() + 1 + word.size() > width) {
+    const std::size_t word_columns = TextColumns(word);
+    if (line_has_word && end + 1 + word_columns > width) {
       result += line + "\n";
       line.assign(label_width, ' ');
+      end = label_width;
       line_has_word = false;
     }
-    if (line_has_word) line += ' ';
+    if (line_has_word) {
+      line += ' ';
+      ++end;
+    }
     line += word;
+    end += word_columns;
     line_has_word = true;
   }
   TrimEnd(&line);

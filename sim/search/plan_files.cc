@@ -2,11 +2,14 @@
 
 #include <google/protobuf/text_format.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <system_error>
 
+#include "sim/files/atomic_file.h"
 #include "sim/format.h"
 #include "sim/printable.h"
 #include "sim/report/write_text.h"
@@ -21,6 +24,10 @@ std::string SearchLine(const Ranking& report) {
   const std::string part =
       report.shards == 1 ? "" : StrCat(" part ", report.shard, "/", report.shards);
   return StrCat("# search     ", report.fingerprint, part);
+}
+
+std::string PlanPath(const std::string& directory, std::int64_t gpus, std::size_t place) {
+  return StrCat(directory, "/plan-", gpus, "-", place, ".textproto");
 }
 
 bool IsOf(const std::filesystem::path& file, const std::string& search) {
@@ -66,9 +73,15 @@ bool IsPlanName(const std::string& name) {
   return name.starts_with("plan-") && name.ends_with(".textproto");
 }
 
-Status CheckPlanFolder(const std::string& directory, const Ranking& report) {
-  std::set<std::string> others;
+Status PreparePlanFolder(const std::string& directory, const Ranking& report) {
   std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) {
+    return Error{.message = StrCat("--plans: ", directory, ": cannot make it: ", error.message())};
+  }
+  const Status writable = CheckWritable(PlanPath(directory, 1, 1));
+  if (!writable.ok()) return Error{.message = "--plans: " + writable.error().message};
+  std::set<std::string> others;
   for (std::filesystem::directory_iterator at(directory, error), end; !error && at != end;
        at.increment(error)) {
     if (!IsPlanName(at->path().filename().string())) continue;
@@ -84,13 +97,10 @@ Status CheckPlanFolder(const std::string& directory, const Ranking& report) {
 }
 
 Status WritePlans(const std::string& directory, const Ranking& report) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) return Error{.message = StrCat(directory, ": cannot make it: ", error.message())};
   for (const RankPoint& point : report.points) {
     for (std::size_t i = 0; i < point.ranking.size(); ++i) {
-      const std::string path = StrCat(directory, "/plan-", point.gpus, "-", i + 1, ".textproto");
-      const Status status = WriteTextFile(path, PlanText(report, point, i));
+      const Status status =
+          WriteTextFile(PlanPath(directory, point.gpus, i + 1), PlanText(report, point, i));
       if (!status.ok()) return status;
     }
   }

@@ -58,7 +58,7 @@ Status CheckRankOutputs(const Options& options, const Ranking& asked, std::size_
   const auto plans = options.Get("plans");
   if (!plans) return Unit{};
   const Status distinct = CheckOutputFiles(options, {}, PossiblePlans(options, *plans));
-  return distinct.ok() ? CheckPlanFolder(*plans, asked) : distinct;
+  return distinct.ok() ? PreparePlanFolder(*plans, asked) : distinct;
 }
 
 Status WriteRankOutputs(const Options& options, const Ranking& report, std::ostream& out) {

@@ -366,6 +366,17 @@ const char* Name(Fate fate) {
   return "";
 }
 
+// Where nothing fits.
+std::string HopeText(const Ranking& report) {
+  if (report.points.front().maximum) return "";  // It says so itself.
+  const std::string_view space = report.space;
+  const bool with_chunks = space.find("--space chunks") != std::string_view::npos ||
+                           space.find("--space all") != std::string_view::npos;
+  return with_chunks ? "No plan fits: `--maximize layers` says which model would."
+                     : "No plan fits. --space all also searches plans that keep model states in "
+                       "host memory, and --maximize layers says which model fits.";
+}
+
 }  // namespace
 
 std::string ToText(const Ranking& report, bool explain, std::size_t width) {
@@ -382,6 +393,10 @@ std::string ToText(const Ranking& report, bool explain, std::size_t width) {
     text += report.points.front().maximum ? MaximaText(report, width) : SweepText(report, width);
   } else {
     for (const RankPoint& point : report.points) text += PointText(point, width);
+  }
+  if (!report.AnyFeasible() && !report.points.empty()) {
+    const std::string hope = HopeText(report);
+    if (!hope.empty()) text += "\n" + Paragraph("", 0, hope, LineWidth(width));
   }
   if (explain) {
     for (const RankPoint& point : report.points) {

@@ -45,9 +45,11 @@ double NumberOf(const Message& message, const FieldDescriptor* field, int index)
   }
 }
 
-// Integers as they were written, with all digits; powers of ten and fractions short: "1e+24".
+// Integers as they were written, with all digits; round ones beyond a thousand million and
+// fractions short: "1e+24".
 std::string NumberText(double value) {
-  if (value == std::floor(value) && std::abs(value) < 1e9) {
+  const bool is_round = std::abs(value) >= 1e9 && std::fmod(value, 1e6) == 0;
+  if (value == std::floor(value) && std::abs(value) < 0x1p53 && !is_round) {
     return StrCat(static_cast<std::int64_t>(value));
   }
   return StrCat(value);
@@ -57,8 +59,8 @@ std::string NumberText(double value) {
 
 void FieldErrors::Add(std::string_view field_path, std::string_view problem) {
   if (!errors_.empty()) errors_ += '\n';
-  errors_ += StrCat(source_.Locate(message_.GetDescriptor(), field_path), ": ", problem, " (",
-                    field_path, ")");
+  errors_ +=
+      StrCat(source_.Locate(message_.GetDescriptor(), field_path), ": ", field_path, ": ", problem);
 }
 
 void FieldErrors::CheckEveryNumber() { CheckNumbersOf(message_, ""); }

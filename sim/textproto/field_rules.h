@@ -24,7 +24,7 @@ class FieldErrors {
   FieldErrors(const google::protobuf::Message& message, const TextSource& source)
       : message_(message), source_(source) {}
 
-  // Notes `file:line:column: problem (field)`.
+  // Notes `file:line:column: field: problem`.
   void Add(std::string_view field_path, std::string_view problem);
 
   // Every number in the message, at any depth, is finite and between 0 and 1e24; every enum value

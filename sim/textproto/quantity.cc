@@ -62,6 +62,10 @@ Result<Scanned<double>> ScanReal(std::string_view text, std::string_view kind) {
   const auto real = Scan<double>(text);
   if (!real || !std::isfinite(real->number)) return NoNumber(text, kind);
   if (real->multiplier) return *real;
+  if (real->suffix == "%") {
+    return Error{.message = StrCat("'", text.substr(0, 60), "' is a percentage: write ",
+                                   real->number / 100)};
+  }
   const bool is_word = std::isalpha(static_cast<unsigned char>(real->suffix[0])) != 0;
   if (!is_word) return NoNumber(text, kind);
   return Error{.message = StrCat("'", text.substr(0, 60), "' ends in the unknown suffix '",

@@ -1,5 +1,6 @@
 #include "sim/textproto/set_field.h"
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -164,6 +165,64 @@ Status SetField(Message* message, std::string_view path, std::string_view value)
   return Unit{};
 }
 
+namespace {
+
+// Every field that SetField can set, by its path.
+void AddPaths(const Descriptor& type, const std::string& prefix, std::vector<std::string>* paths) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor* field = type.field(i);
+    if (field->is_repeated()) continue;
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      AddPaths(*field->message_type(), StrCat(prefix, field->name(), "."), paths);
+    } else {
+      paths->push_back(prefix + field->name());
+    }
+  }
+}
+
+// The parts of a path that have as many names as `text`: of "node.nvlink.bytes_per_s" with one name
+// "node", "nvlink" and "bytes_per_s".
+std::vector<std::string> PartsLike(const std::string& path, std::string_view text) {
+  std::vector<std::size_t> begins = {0};
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    if (path[i] == '.') begins.push_back(i + 1);
+  }
+  begins.push_back(path.size() + 1);
+  const auto names = static_cast<std::size_t>(std::ranges::count(text, '.')) + 1;
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i + names < begins.size(); ++i) {
+    parts.push_back(path.substr(begins[i], begins[i + names] - 1 - begins[i]));
+  }
+  return parts;
+}
+
+// " (did you mean node.nvlink.bytes_per_s?)": what has a part like the path, else like its last or
+// its first name, wherever it is.
+std::string DidYouMeanPath(const std::vector<std::string>& paths, std::string_view path) {
+  constexpr std::size_t kMost = 3;
+  const std::string_view last = path.substr(path.rfind('.') + 1);
+  for (const std::string_view asked : {path, last, path.substr(0, path.find('.'))}) {
+    std::vector<std::string> parts;
+    for (const std::string& known : paths) {
+      const std::vector<std::string> more = PartsLike(known, asked);
+      parts.insert(parts.end(), more.begin(), more.end());
+    }
+    const std::vector<std::string> nearest = ClosestNames(asked, parts, 1);
+    if (nearest.empty()) continue;
+    std::vector<std::string> meant;
+    for (const std::string& known : paths) {
+      const std::vector<std::string> own = PartsLike(known, asked);
+      if (std::ranges::find(own, nearest[0]) != own.end()) meant.push_back(known);
+    }
+    const bool is_cut = meant.size() > kMost;
+    meant.resize(std::min(meant.size(), kMost));
+    return StrCat(" (did you mean ", Joined(meant), is_cut ? " ..." : "", "?)");
+  }
+  return "";
+}
+
+}  // namespace
+
 bool HasSettableField(const Descriptor& type, std::string_view path) {
   const std::size_t dot = path.find('.');
   const FieldDescriptor* field = type.FindFieldByName(std::string(path.substr(0, dot)));
@@ -190,17 +249,21 @@ Status SetFieldOfOne(const std::vector<NamedMessage>& messages, std::string_view
     }
   }
   if (owner != nullptr) return SetField(owner->message, path, value);
-  // The message that has the path's first name, else each: its error lists the fields.
-  std::string errors;
+  // The message that has the path's first name: its error lists the fields there.
+  std::string names, fields;
+  std::vector<std::string> paths;
   for (const NamedMessage& candidate : messages) {
-    const auto fields = Resolve(*candidate.message->GetDescriptor(), path);
-    const std::string first(path.substr(0, path.find('.')));
-    if (candidate.message->GetDescriptor()->FindFieldByName(first) != nullptr) {
-      return fields.error();
+    const Descriptor& type = *candidate.message->GetDescriptor();
+    if (type.FindFieldByName(std::string(path.substr(0, path.find('.')))) != nullptr) {
+      return Resolve(type, path).error();
     }
-    errors += (errors.empty() ? "" : "\n") + fields.error().message;
+    names += (names.empty() ? "" : " or ") + candidate.name;
+    fields += StrCat("; of ", candidate.name, ": ", Joined(FieldNames(type)));
+    AddPaths(type, "", &paths);
   }
-  return Error{.message = errors};
+  const std::string meant = DidYouMeanPath(paths, path);
+  return Error{
+      .message = StrCat("no field ", Quoted(path), " in ", names, meant.empty() ? fields : meant)};
 }
 
 Result<FieldValues> ParseFieldValues(std::string_view argument) {

@@ -12,11 +12,14 @@
 #include <vector>
 
 #include "sim/str_cat.h"
+#include "sim/textproto/closest_name.h"
 #include "sim/textproto/field_scanner.h"
 
 namespace twinstep {
 namespace {
 
+using google::protobuf::Descriptor;
+using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
@@ -25,6 +28,7 @@ using google::protobuf::TextFormat;
 constexpr int kMaxNesting = 64;
 constexpr std::size_t kMaxErrors = 20;
 constexpr std::size_t kLongestShown = 200;
+constexpr std::string_view kUnknownEnumeration = "Unknown enumeration value of \"";
 
 struct Problem {
   std::size_t line, column;  // 0-based.
@@ -70,7 +74,7 @@ bool BlankField(const FieldAt& field, const Problem& problem, std::string* text)
 void PointAtValue(std::string_view text, Problem* problem) {
   const std::string_view message = problem->message;
   std::size_t quote = std::string_view::npos;
-  if (message.starts_with("Unknown enumeration value of \"")) {
+  if (message.starts_with(kUnknownEnumeration)) {
     quote = message.find('"');
   } else if (message.starts_with("Invalid value for boolean field ")) {
     quote = message.rfind('"', message.rfind('"') - 1);
@@ -86,7 +90,33 @@ void PointAtValue(std::string_view text, Problem* problem) {
   problem->column = ColumnOf(text, newline == std::string_view::npos ? 0 : newline + 1, at);
 }
 
-std::string Describe(const std::string& name, const Problem& problem, const FieldAt& field) {
+std::vector<std::string> FieldNames(const Descriptor& type) {
+  std::vector<std::string> names;
+  for (int i = 0; i < type.field_count(); ++i) names.push_back(type.field(i)->name());
+  return names;
+}
+
+// The field of a path such as "node.nic.count"; null where there is none.
+const FieldDescriptor* FieldAtPath(const Descriptor* type, std::string_view path) {
+  for (;;) {
+    const std::size_t dot = path.find('.');
+    const FieldDescriptor* field = type->FindFieldByName(std::string(path.substr(0, dot)));
+    if (field == nullptr || dot == std::string_view::npos) return field;
+    type = field->message_type();
+    if (type == nullptr) return nullptr;
+    path.remove_prefix(dot + 1);
+  }
+}
+
+// "RECOMPUTE_NONE, RECOMPUTE_FULL".
+std::string ValuesOf(const EnumDescriptor& type) {
+  std::string text;
+  for (int i = 0; i < type.value_count(); ++i) text += (i == 0 ? "" : ", ") + type.value(i)->name();
+  return text;
+}
+
+std::string Describe(const std::string& name, const Descriptor& outermost, const Problem& problem,
+                     const FieldAt& field) {
   constexpr std::string_view kUnknown = "\" has no field named";
   std::size_t line = problem.line, column = problem.column;
   std::string message = Shown(problem.message);
@@ -96,12 +126,22 @@ std::string Describe(const std::string& name, const Problem& problem, const Fiel
     line = field.line;
     column = field.column;
     const std::string type = message.substr(0, at);
-    message =
-        StrCat("no field has this name in message ", type.substr(type.find_last_of(".\"") + 1));
+    const std::string full_name = type.substr(type.find('"') + 1);
+    message = StrCat("no field of ", full_name.substr(full_name.rfind('.') + 1));
+    const Descriptor* known = outermost.file()->pool()->FindMessageTypeByName(full_name);
+    if (known != nullptr) {
+      message += DidYouMean(field.path.substr(field.path.rfind('.') + 1), FieldNames(*known));
+    }
+  } else if (const FieldDescriptor* value = FieldAtPath(&outermost, field.path);
+             value != nullptr && value->enum_type() != nullptr &&
+             message.starts_with(kUnknownEnumeration)) {
+    const std::size_t begin = kUnknownEnumeration.size();
+    message = StrCat("'", message.substr(begin, message.find('"', begin) - begin), "' is none of ",
+                     ValuesOf(*value->enum_type()));
   }
-  std::string text = StrCat(name, ":", line + 1, ":", column + 1, ": ", message);
-  if (!field.path.empty()) text += StrCat(" (", Shown(field.path), ")");
-  return text;
+  std::string text = StrCat(name, ":", line + 1, ":", column + 1, ": ");
+  if (!field.path.empty()) text += StrCat(Shown(field.path), ": ");
+  return text + message;
 }
 
 bool IsUtf8(std::string_view text) {
@@ -195,15 +235,16 @@ Result<TextSource> ParseTextInto(std::string_view text, const std::string& name,
       if (!errors.empty()) break;
       TextSource source{name, std::move(tree)};
       if (const auto bad = FindBadString(*message, "")) {
-        return Error{.message = StrCat(source.Locate(message->GetDescriptor(), *bad),
-                                       ": the text is not UTF-8 (", *bad, ")")};
+        return Error{.message = StrCat(source.Locate(message->GetDescriptor(), *bad), ": ", *bad,
+                                       ": the text is not UTF-8")};
       }
       return source;
     }
     Problem problem = collector.problem().value_or(Problem{0, 0, "cannot be parsed"});
     PointAtValue(rest, &problem);
     const FieldAt field = FindField(rest, OffsetOf(rest, problem.line, problem.column));
-    errors += (errors.empty() ? "" : "\n") + Describe(name, problem, field);
+    errors +=
+        (errors.empty() ? "" : "\n") + Describe(name, *message->GetDescriptor(), problem, field);
     if (!BlankField(field, problem, &rest)) break;
   }
   return Error{.message = std::move(errors)};

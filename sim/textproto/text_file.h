@@ -2,8 +2,8 @@
 //
 //   Result<Plan> plan = ParseTextFile<Plan>("my_plan.textproto");
 //   if (!plan.ok()) std::cerr << plan.error().message;
-//     my_plan.textproto:3:1: no field has this name in message Plan (tensr_parallel)
-//     my_plan.textproto:5:14: Expected integer, got: eight (micro_batch)
+//     my_plan.textproto:3:1: tensr_parallel: no field of Plan (did you mean tensor_parallel?)
+//     my_plan.textproto:5:14: micro_batch: Expected integer, got: eight
 //
 // Errors carry ExitCode::kBadInput; a message of several lines has one problem a line. Bad values
 // that a schema cannot know are for ValidateModel, ValidateCluster and ResolvePlan to find.

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -51,6 +52,26 @@ TEST(BinaryTest, HelpAndVersionExitWithZero) {
     const Answer answer = Call(help);
     EXPECT_EQ(answer.code, 0) << help;
     EXPECT_THAT(answer.out, HasSubstr("twinstep")) << help;
+  }
+}
+
+TEST(BinaryTest, EveryVerbsHelpFitsATerminal) {
+  std::istringstream help(Call("--help").out);
+  std::vector<std::string> verbs;
+  bool is_verb = false;
+  for (std::string line; std::getline(help, line);) {
+    EXPECT_LE(line.size(), 100u) << line;
+    if (is_verb && !line.empty()) verbs.push_back(line.substr(2, line.find(' ', 2) - 2));
+    is_verb = line == "Verbs" || (is_verb && !line.empty());
+  }
+  EXPECT_GE(verbs.size(), 11u);
+  for (const std::string& verb : verbs) {
+    const Answer answer = Call(verb + " -h");
+    EXPECT_EQ(answer.code, 0) << verb;
+    EXPECT_EQ(answer.out, Call(verb + " --help").out) << verb;
+    EXPECT_THAT(answer.out, HasSubstr("twinstep " + verb));
+    std::istringstream lines(answer.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
   }
 }
 

@@ -71,7 +71,7 @@ TEST(TextTableTest, NamesOfForeignFilesMoveNoCursor) {
   EXPECT_EQ(table.ToString(),
             "  name          busy\n"
             "  ?[31mred????     1\n"
-            "  ?2J \xc3\xa9           2\n");
+            "  ?2J \xc3\xa9            2\n");
   EXPECT_EQ(Paragraph("p", 4, "a\x1b[31m b\r\nc"), "p   a?[31m b? c\n");
 }
 

@@ -36,6 +36,24 @@ TEST(TextTableTest, NamesOfForeignFilesDoNotReachTheTerminal) {
   EXPECT_EQ(Paragraph("of", 3, "a\x1b[2J b", 80), "of a?[2J b\n");
 }
 
+TEST(TextTableTest, ColumnsAreOfCharactersNotOfBytes) {
+  TextTable table({"größe", "modèle", "n"});
+  table.AlignLeft(1);
+  table.AddRow({"öö", "小-llama", "1"});
+  table.AddRow({"abc", "x", "22"});
+  EXPECT_EQ(table.ToString(),
+            "  größe  modèle    n\n"
+            "  öö     小-llama   1\n"
+            "  abc    x        22\n");
+  EXPECT_EQ(table.ToString(2, 20), table.ToString());
+  EXPECT_EQ(Paragraph("größe", 7, "äöü äöü äöü", 14), "größe  äöü äöü\n       äöü\n");
+  EXPECT_EQ(Paragraph("ä", 1, "b", 80), "ä b\n");
+  // Bytes that are no text take no more than their number.
+  TextTable bad({"name", "n"});
+  bad.AddRow({"\xff\xbf\xc3", "1"});
+  EXPECT_EQ(bad.ToString(), "  name  n\n  \xff\xbf\xc3    1\n");
+}
+
 TEST(TextTableTest, ParagraphsKeepTheirWidthAndTheirPercentSigns) {
   EXPECT_EQ(Paragraph("why", 5, "at least 99.9 % of it", 19), "why  at least\n     99.9 % of it\n");
   EXPECT_EQ(Paragraph("", 0, "a 5 %", 80), "a 5 %\n");

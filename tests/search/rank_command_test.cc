@@ -253,6 +253,14 @@ TEST(RankCommandTest, NothingFits) {
   EXPECT_THAT(run.out, HasSubstr("gpu-memory-budget"));
 }
 
+TEST(RankCommandTest, NothingFitsInThisSpace) {
+  const std::string problem =
+      "--model llama-175b --cluster 4x3090 --seq 1024 --global-batch 8 --tp 4 --cp 1 ";
+  const Answer pipelines = Rank(problem);
+  EXPECT_EQ(pipelines.code, ExitCode::kNo);
+  EXPECT_THAT(pipelines.out, HasSubstr("No plan fits. --space all also searches"));
+}
+
 TEST(RankCommandTest, ErrorsNameTheOption) {
   const auto error = [](const std::string& more) { return Rank(kProblem + more).err; };
   EXPECT_THAT(error("--gpus 8..4"), HasSubstr("--gpus: '8..4' is no range"));
@@ -268,6 +276,7 @@ TEST(RankCommandTest, ErrorsNameTheOption) {
   EXPECT_THAT(error("--maximize layers --set layers=2"), HasSubstr("give no --set layers"));
   EXPECT_THAT(error("--maximize layers --set model.layers=2"), HasSubstr("give no --set layers"));
   EXPECT_THAT(error("--csv x.out --json x.out"), HasSubstr("x.out is the file of --csv, too"));
+  EXPECT_THAT(error("--plans /dev/null/x"), HasSubstr("--plans: /dev/null/x: cannot make it"));
   EXPECT_THAT(error("--csv /no/such/folder/x.csv"), HasSubstr("--csv: /no/such/folder/x.csv"));
   for (const char* option : {"--tp 2", "--micro-batch 1,2", "--recompute full", "--zero 3"}) {
     EXPECT_THAT(error(std::string("--space chunks ") + option),

@@ -194,6 +194,34 @@ TEST(SimulateCommandTest, TooMuchGpuMemorySaysByHowMuch) {
   EXPECT_GT(answer.Json().at("iteration_time_s"), 0);
 }
 
+TEST(SimulateCommandTest, InfeasiblePlansSaySoAboveTheTablesAndWhatMayHelp) {
+  const auto text_of = [](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"--model", "tiny-llama", "--cluster",      "4xa100",
+                                          "--gpus",  "4",          "--global-batch", "8",
+                                          "--pp",    "2"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Answer answer = Call(arguments);
+    EXPECT_EQ(answer.code, 1) << answer.err;
+    return answer.out;
+  };
+  const std::string gpu = text_of({"--gpu-memory-capacity", "1MiB", "--micro-batch", "2"});
+  const std::size_t tables = gpu.find("Where the time goes");
+  EXPECT_LT(gpu.find("  infeasible            gpu-memory: "), tables);
+  EXPECT_GT(gpu.find("Infeasible  (gpu-memory) rank 0 needs "), tables);
+  EXPECT_THAT(gpu, HasSubstr("May help    a smaller --micro-batch, --recompute balanced or full, a "
+                             "higher --zero, a larger --tp or"));
+  EXPECT_THAT(gpu, HasSubstr("`twinstep rank --space all`"));
+  // What the plan does already is no remedy.
+  const std::string chunked =
+      text_of({"--gpu-memory-capacity", "100KiB", "--persist", "1", "--checkpoint", "4"});
+  EXPECT_THAT(chunked, HasSubstr("May help    a larger --tp or --pp, fewer --persist"));
+  const std::string host =
+      text_of({"--virtual-stages", "2", "--offload-ratio", "0.5", "--host-memory-budget", "1KiB"});
+  EXPECT_THAT(host, HasSubstr("May help    a smaller --offload-ratio, more nodes; "));
+  // Of plans that cannot be there is nothing to help.
+  EXPECT_THAT(text_of({"--tp", "3"}), Not(HasSubstr("May help")));
+}
+
 TEST(SimulateCommandTest, TheReportSaysOneOfOneThing) {
   const Answer answer =
       Call({"--model", "tiny-llama", "--cluster", "4xa100", "--gpus", "1", "--global-batch", "1"});

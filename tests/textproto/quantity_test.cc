@@ -69,5 +69,11 @@ TEST(ParseRealTest, RefusesTheRest) {
   }
 }
 
+TEST(ParseRealTest, PercentagesAreToldAsFractions) {
+  EXPECT_EQ(ParseReal("10%").error().message, "'10%' is a percentage: write 0.1");
+  EXPECT_EQ(ParseInteger("250%").error().message, "'250%' is a percentage: write 2.5");
+  EXPECT_THAT(ParseReal("10%%").error().message, HasSubstr("is not a number"));
+}
+
 }  // namespace
 }  // namespace twinstep

@@ -88,8 +88,18 @@ TEST(SetFieldOfOneTest, FindsTheOwner) {
       Failure(SetFieldOfOne(both, "gpu.memory", "1")),
       AllOf(HasSubstr("message Gpu"), HasSubstr("did you mean memory_bound, memory_bytes, "),
             testing::Not(HasSubstr("Model"))));
-  EXPECT_THAT(Failure(SetFieldOfOne(both, "nothing", "1")),
-              AllOf(HasSubstr("message Model"), HasSubstr("message Cluster")));
+  EXPECT_THAT(Failure(SetFieldOfOne(both, "zyxwvut", "1")),
+              AllOf(HasSubstr("no field 'zyxwvut' in model or cluster; of model: name, family, "),
+                    HasSubstr("; of cluster: name, description, nodes, ")));
+  // A name that stands deeper than where it was looked for.
+  const auto meant = [&](const char* path) { return Failure(SetFieldOfOne(both, path, "1")); };
+  EXPECT_EQ(meant("clip_norm"),
+            "no field 'clip_norm' in model or cluster (did you mean recipe.clip_norm?)");
+  EXPECT_THAT(meant("nvlink"), HasSubstr("(did you mean node.nvlink.bytes_per_s"));
+  EXPECT_THAT(meant("pcie.h2d_bytes_per_sec"),
+              HasSubstr("(did you mean node.pcie.h2d_bytes_per_s?)"));
+  EXPECT_THAT(meant("nvlnk.bandwidth"), HasSubstr("(did you mean node.nvlink."));
+  EXPECT_THAT(meant("."), HasSubstr("no field '.' in model or cluster"));
 }
 
 TEST(ParseFieldValuesTest, OneValueOrASweep) {

@@ -113,7 +113,7 @@ class Picture {
   std::size_t LaneWidth() const {
     std::size_t width = kLeastLaneWidth;
     for (const TimelineRow& row : timeline_.rows) {
-      width = std::max(width, trace_.lanes(static_cast<int>(row.lane)).size() + 1);
+      width = std::max(width, TextColumns(trace_.lanes(static_cast<int>(row.lane))) + 1);
     }
     return std::min(width, kMostLaneWidth);
   }
@@ -197,18 +197,14 @@ class Picture {
   // Names that are alike differ at their ends: what is too much is left out in the middle, but no
   // part of a character.
   static std::string Shortened(const std::string& text, std::size_t width) {
-    if (text.size() <= width) return text;
-    const auto is_within = [&text](std::size_t at) {
-      return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80;
-    };
-    std::size_t begin = (width - 2) / 2, end = text.size() - (width - 2 - begin);
-    while (is_within(begin)) --begin;
-    while (is_within(end)) ++end;
-    return StrCat(text.substr(0, begin), "..", text.substr(end));
+    const std::size_t columns = TextColumns(text);
+    if (columns <= width) return text;
+    const std::size_t begin = (width - 2) / 2, end = columns - (width - 2 - begin);
+    return StrCat(FirstColumns(text, begin), "..",
+                  std::string_view(text).substr(FirstColumns(text, end).size()));
   }
-  static std::string Padded(std::string text, std::size_t width) {
-    text.resize(width - 1, ' ');
-    return text + " ";
+  static std::string Padded(const std::string& text, std::size_t width) {
+    return StrCat(text, std::string(width - std::min(width, TextColumns(text)), ' '));
   }
   std::string Labels(const std::string& rank, const std::string& lane) const {
     return Padded(rank, rank_width_) +
