@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "exec/profile/layer_plan.h"
+#include "exec/profile/meetings.h"
 #include "exec/profile/plan_run.h"
 #include "exec/profile/primitive.h"
 #include "exec/profile/probe_graph.h"
@@ -293,48 +294,15 @@ class GpuMeasurement {
         kProbeShareOfMemory * static_cast<double>(plans_.front().cluster->gpu().memory_bytes()));
   }
 
-  // Tasks of a rendezvous in group order.
-  struct Meeting {
-    const TaskGraph* graph = nullptr;
-    std::vector<TaskId> tasks;
-  };
-  // By members: of each primitive that was not measured a rendezvous. Also, without any, of as many
-  // members as layers have ranks.
-  using Meetings = std::map<std::uint32_t, std::vector<Meeting>>;
+  // Of the plans; and, without any, of as many members as layers have ranks.
   Meetings MissingMeetings() {
-    Meetings meetings;
-    std::set<Primitive> added;
-    for (const TaskGraph& whole : wholes_) AddMissingMeetings(whole, &added, &meetings);
+    Meetings meetings = FindMeetings(
+        wholes_, [this](const Primitive& primitive) { return !IsMeasured(primitive); });
     for (const auto& [members, of_size] : meetings) samples_.group_sizes.insert(members);
     for (const Layers& layers : layers_) {
       if (layers.ranks() > 1) meetings[layers.ranks()];
     }
     return meetings;
-  }
-
-  void AddMissingMeetings(const TaskGraph& whole, std::set<Primitive>* added,
-                          Meetings* meetings) const {
-    std::vector<std::vector<TaskId>> tasks(whole.rendezvous.size());
-    for (TaskId id = 0; id < whole.TaskCount(); ++id) {
-      const RendezvousId rendezvous = whole.tasks[id].rendezvous;
-      if (rendezvous != kNone) tasks[rendezvous].push_back(id);
-    }
-    for (RendezvousId rendezvous = 0; rendezvous < tasks.size(); ++rendezvous) {
-      const GroupId group_id = whole.rendezvous[rendezvous].group;
-      if (group_id == kNone || whole.groups[group_id].members.size() < 2) continue;
-      const std::vector<std::uint32_t>& group = whole.groups[group_id].members;
-      const auto place = [&](TaskId id) {
-        const std::uint32_t rank = whole.ranks[whole.tasks[id].rank].global_rank;
-        return std::ranges::find(group, rank) - group.begin();
-      };
-      std::ranges::sort(tasks[rendezvous], {}, place);
-      auto& of_size = (*meetings)[static_cast<std::uint32_t>(group.size())];
-      for (const TaskId id : tasks[rendezvous]) {
-        const auto primitive = PrimitiveOf(whole, id);
-        if (!primitive || IsMeasured(*primitive) || !added->insert(*primitive).second) continue;
-        of_size.push_back({.graph = &whole, .tasks = tasks[rendezvous]});
-      }
-    }
   }
 
   // What a plan of other sizes would do, the tables' other entries; and what runs beside layers.
