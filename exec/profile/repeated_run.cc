@@ -56,23 +56,30 @@ Status RepeatedRun::Start(bool fill_buffers) {
   return Unit{};
 }
 
+Status RepeatedRun::RunIteration() {
+  times_.clear();
+  return run_->RunIteration();
+}
+
 Status RepeatedRun::WarmUp(double seconds) {
   const PhaseTimes::Part part(options_.phase_times, &PhaseTime::warming_up_s);
   const Clock::time_point begin = Clock::now();
   int iterations = 0;
   do {
-    if (const Status done = run_->RunIteration(); !done.ok()) return done;
+    if (const Status done = RunIteration(); !done.ok()) return done;
     ++iterations;
   } while (Since(begin) < seconds);
   pause_ = static_cast<int>(std::floor(options_.pause_s * iterations / Since(begin)));
   return Unit{};
 }
 
-void RepeatedRun::Collect(Means* means, const std::function<bool(TaskId)>& counts) const {
+void RepeatedRun::Collect(Means* means, const std::function<bool(TaskId)>& counts) {
+  times_.clear();
+  for (TaskId id = 0; id < graph().TaskCount(); ++id) times_.push_back(run_->Time(id));
   std::vector<std::vector<double>> times(primitives_.size());
   for (TaskId id = 0; id < graph().TaskCount(); ++id) {
     if (primitive_[id] == kNone || !counts(id)) continue;
-    times[primitive_[id]].push_back(Seconds(run_->Time(id)));
+    times[primitive_[id]].push_back(Seconds(times_[id]));
   }
   for (std::size_t k = 0; k < times.size(); ++k) {
     if (!times[k].empty()) (*means)[primitives_[k]].push_back(Summarize(times[k]).mean);
@@ -85,7 +92,7 @@ Status RepeatedRun::Measure(double seconds, Means* means,
   const Clock::time_point begin = Clock::now();
   for (int i = 0; i < kFewestIterations || Since(begin) < seconds; ++i) {
     for (int k = 0; k <= pause_; ++k) {
-      if (const Status done = run_->RunIteration(); !done.ok()) return done;
+      if (const Status done = RunIteration(); !done.ok()) return done;
     }
     Collect(means, counts);
   }
@@ -99,7 +106,7 @@ Status RepeatedRun::Measure(double seconds, Means* means) {
 double RepeatedRun::IterationSeconds() const {
   std::int64_t end_ns = 0;
   for (TaskId id = 0; id < graph().TaskCount(); ++id) {
-    end_ns = std::max(end_ns, run_->Time(id).end_ns);
+    end_ns = std::max(end_ns, Time(id).end_ns);
   }
   return static_cast<double>(end_ns) * kSecondsPerNanosecond;
 }

@@ -47,16 +47,16 @@ class RepeatedRun {
   // Without measuring; at least one iteration.
   Status WarmUp(double seconds);
   // One more.
-  Status RunIteration() { return run_->RunIteration(); }
+  Status RunIteration();
   // `counts` says whether a task counts, after each iteration.
   Status Measure(double seconds, Means* means, const std::function<bool(TaskId)>& counts);
   Status Measure(double seconds, Means* means);
   // Adds the means of the last iteration.
-  void Collect(Means* means, const std::function<bool(TaskId)>& counts) const;
+  void Collect(Means* means, const std::function<bool(TaskId)>& counts);
 
   const TaskGraph& graph() const { return lowered_.graph; }
   // Of the last iteration.
-  TaskTime Time(TaskId id) const { return run_->Time(id); }
+  TaskTime Time(TaskId id) const { return times_.empty() ? run_->Time(id) : times_[id]; }
   double IterationSeconds() const;
   // Of those that graph() has; null where a task has none.
   const Primitive* PrimitiveOfTask(TaskId id) const;
@@ -69,6 +69,9 @@ class RepeatedRun {
   LoweredPlan lowered_;  // The run refers to it.
   const RepeatedRunOptions options_;
   std::unique_ptr<PlanRun> run_;
+  // Of the last iteration, if it was collected: to ask a device for them again and again would take
+  // so long that it cools down.
+  std::vector<TaskTime> times_;
   std::vector<Primitive> primitives_;
   std::vector<std::uint32_t> primitive_;  // By task.
   int pause_ = 0;                         // Iterations in pause_s.
