@@ -200,26 +200,25 @@ class GpuMeasurement {
     return lacking_s >= kFewTime * all_s;
   }
 
-  // Operations of the plans that no layers have. Together those of plans whose tasks stand at equal
-  // places (TaskPlace).
+  // Operations of the plans that no layers have.
   Status MeasureOthers() {
     BeginPhase("other operators");
-    const auto place = [](const ResolvedPlan& plan) {
-      return std::tuple(plan.t, plan.c, plan.b, plan.sequence_length, plan.sequence_parallel);
-    };
-    std::vector<bool> done(plans_.size(), false);
-    for (std::size_t first = 0; first < plans_.size(); ++first) {
+    // Together those of plans whose tasks stand at equal places (TaskPlace).
+    using Place = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool>;
+    std::map<Place, std::vector<std::size_t>> plans_at;
+    for (std::size_t i = 0; i < plans_.size(); ++i) {
+      const ResolvedPlan& plan = *plans_[i].plan;
+      plans_at[{plan.t, plan.c, plan.b, plan.sequence_length, plan.sequence_parallel}].push_back(i);
+    }
+    for (const auto& [place, plans] : plans_at) {
+      const ProbeRuns runs(model_, *plans_[plans.front()].plan, options_.data, RunOptions(),
+                           WarmUpSeconds());
+      const double share = kOthersShare / static_cast<double>(plans_at.size());
       ProbeGraph probes;
       std::set<Primitive> added;
+      int tasks = 0;
       std::int64_t bytes = 0;
-      const auto measure = [&] {
-        const ProbeRuns runs(model_, *plans_[first].plan, options_.data, RunOptions(),
-                             WarmUpSeconds());
-        return MeasureAlone(runs, std::exchange(probes, ProbeGraph()), kOthersShare);
-      };
-      for (std::size_t i = first; i < plans_.size(); ++i) {
-        if (done[i] || place(*plans_[i].plan) != place(*plans_[first].plan)) continue;
-        done[i] = true;
+      for (const std::size_t i : plans) {
         const TaskGraph& whole = wholes_[i];
         for (TaskId id = 0; id < whole.TaskCount(); ++id) {
           const auto primitive = PrimitiveOf(whole, id);
@@ -232,16 +231,20 @@ class GpuMeasurement {
           for (const auto& operands : {whole.Reads(id), whole.Writes(id)}) {
             for (const Operand& x : operands) more += whole.OperandBytes(x);
           }
-          if (bytes > 0 && MostProbeBytes() > 0 && bytes + more > MostProbeBytes()) {
-            if (const Status measured = measure(); !measured.ok()) return measured;
+          if (tasks > 0 && MostProbeBytes() > 0 && bytes + more > MostProbeBytes()) {
+            const Status done = MeasureAlone(runs, std::exchange(probes, ProbeGraph()), share);
+            if (!done.ok()) return done;
+            tasks = 0;
             bytes = 0;
           }
+          ++tasks;
           bytes += more;
           probes.AddTask(whole, id, {.times = kProbeRepeats, .on_host = primitive->on_host});
         }
       }
-      if (bytes == 0) continue;
-      if (const Status measured = measure(); !measured.ok()) return measured;
+      if (tasks == 0) continue;
+      const Status done = MeasureAlone(runs, std::move(probes), share);
+      if (!done.ok()) return done;
     }
     return Unit{};
   }
