@@ -51,7 +51,10 @@ const std::vector<OptionGroup>& Groups() {
          "and while so many threads compute; of cuda those of host tasks"},
         {"deterministic", nullptr,
          "of cuda: the kernels of `train --deterministic`, which take other times"},
-        {"seconds", "X", "time to spend, shared by the plans (default: 20)"}}},
+        {"seconds", "X",
+         "time to measure, shared by the plans (default: 20). Of cuda starting and warming up "
+         "come on top: about a minute more for a model's plans on one GPU, two on several; the "
+         "table at the end says by phase where the time went"}}},
       {"Output",
        {Writes({"output", "FILE", "the profile, a text file of the schema hw_specs/profile.proto"}),
         {"append", "FILE",
