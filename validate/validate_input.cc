@@ -25,17 +25,6 @@ Options WithDefaultSteps(const Options& options) {
   return Options(std::move(given));
 }
 
-// --cluster, else the machine of the profile.
-Result<Cluster> ReadMachine(const Options& options, const std::optional<Profile>& profile) {
-  if (options.Has("cluster")) return ReadClusterOption(options);
-  if (profile && profile->has_measured_on()) return profile->measured_on();
-  if (profile) {
-    return OptionError("cluster",
-                       "is missing, and the profile does not say what it was measured on");
-  }
-  return Error{.message = "--profile or --cluster is missing (twinstep validate --help)"};
-}
-
 Status ReadTolerances(const Options& options, Tolerances* tolerances) {
   constexpr double kMost = 1000;
   return FirstError(
@@ -72,12 +61,12 @@ Result<ValidateInput> ReadValidateInput(const Options& options) {
   ValidateInput input;
   const bool measures = options.Get("profile") == kAuto;
   if (!measures) {
-    Result<std::optional<Profile>> profile = ReadProfileOption(options);
-    if (!profile.ok()) return profile.error();
-    input.profile = std::move(profile).value();
-  }
-  if (!measures || options.Has("cluster")) {
-    Result<Cluster> cluster = ReadMachine(options, input.profile);
+    Result<MachineOptions> machine = ReadMachineOptions(options, "validate");
+    if (!machine.ok()) return machine.error();
+    input.cluster = std::move(machine.value().cluster);
+    input.profile = std::move(machine.value().profile);
+  } else if (options.Has("cluster")) {
+    Result<Cluster> cluster = ReadClusterOption(options);
     if (!cluster.ok()) return cluster.error();
     input.cluster = std::move(cluster).value();
   }

@@ -5,6 +5,7 @@
 
 #include "hw_specs/find_cluster.h"
 #include "hw_specs/frameworks/find_framework.h"
+#include "hw_specs/gpu_name.h"
 #include "hw_specs/validate_cluster.h"
 #include "hw_specs/validate_profile.h"
 #include "model_zoo/find_model.h"
@@ -78,6 +79,34 @@ Result<std::optional<Profile>> ReadProfileOption(const Options& options) {
   const Status valid = ValidateProfile(profile.value().message, profile.value().source);
   if (!valid.ok()) return valid.error();
   return std::optional<Profile>(std::move(profile).value().message);
+}
+
+Result<MachineOptions> ReadMachineOptions(const Options& options, const std::string& verb) {
+  MachineOptions machine;
+  Result<std::optional<Profile>> profile = ReadProfileOption(options);
+  if (!profile.ok()) return profile.error();
+  machine.profile = std::move(profile).value();
+  if (options.Has("cluster")) {
+    Result<Cluster> cluster = ReadClusterOption(options);
+    if (!cluster.ok()) return cluster.error();
+    machine.cluster = std::move(cluster).value();
+    const Gpu& gpu = machine.cluster.gpu();
+    if (machine.profile && IsSameGpu(gpu.name(), machine.profile->measured_on().gpu().name())) {
+      *machine.profile->mutable_measured_on()->mutable_gpu() = gpu;
+    }
+    return machine;
+  }
+  if (!machine.profile) {
+    return Error{.message = StrCat("--cluster is missing, or a --profile, which says what it was "
+                                   "measured on (twinstep ",
+                                   verb, " --help)")};
+  }
+  if (!machine.profile->has_measured_on()) {
+    return OptionError("cluster",
+                       "is missing, and the profile does not say what it was measured on");
+  }
+  machine.cluster = machine.profile->measured_on();
+  return machine;
 }
 
 Result<std::optional<Framework>> ReadFrameworkOption(const Options& options) {

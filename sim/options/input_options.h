@@ -8,6 +8,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "hw_specs/cluster.pb.h"
@@ -39,6 +40,16 @@ Result<Model> ReadModelOption(const Options& options);
 Result<Cluster> ReadClusterOption(const Options& options);
 // Nothing if --profile is not given.
 Result<std::optional<Profile>> ReadProfileOption(const Options& options);
+
+// --cluster and --profile, of which either is given. Without --cluster: the machine that the
+// profile was measured on. Where the cluster has the very GPU that was measured, the profile's
+// measured_on gets the cluster's description of it, so that times carry over as they are, and
+// change as --set changes that description.
+struct MachineOptions {
+  Cluster cluster;
+  std::optional<Profile> profile;
+};
+Result<MachineOptions> ReadMachineOptions(const Options& options, const std::string& verb);
 
 // Nothing if --framework is not given.
 Result<std::optional<Framework>> ReadFrameworkOption(const Options& options);

@@ -25,7 +25,10 @@ const std::vector<OptionGroup>& Groups() {
   static const std::vector<OptionGroup> kGroups = {
       {"Which layer",
        {Reads({"model", "NAME|FILE", "a name of `twinstep list models`, or a file (required)"}),
-        Reads({"cluster", "NAME|FILE", "a name of `twinstep list clusters`, or a file (required)"}),
+        Reads(
+            {"cluster", "NAME|FILE",
+             "a name of `twinstep list clusters`, or a file (default: what --profile was measured "
+             "on)"}),
         {"seq", "N", "tokens of a sequence (default: the model's max_sequence_length)"},
         {"micro-batch", "N", "sequences of a micro-batch (default: 1)"},
         {"tp", "N", "tensor-parallel size t (default: 1)"},
@@ -142,9 +145,9 @@ std::string Help() {
 }
 
 ExitCode Run(const Options& options, const VerbOutput& output) {
-  const Status given = CheckRequired(options, "pareto", {"model", "cluster"});
+  const Status given = CheckRequired(options, "pareto", {"model"});
   if (!given.ok()) return output.Fail(given.error());
-  Result<SimulateInput> input = ReadInput(options);
+  Result<SimulateInput> input = ReadInput(options, "pareto");
   if (!input.ok()) return output.Fail(input.error());
   const Result<ResolvedPlan> plan = LayerPlan(&input.value());
   if (!plan.ok()) return output.Fail(plan.error());

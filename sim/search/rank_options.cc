@@ -24,7 +24,10 @@ const std::vector<OptionGroup>& Groups() {
   static const std::vector<OptionGroup> kGroups = {
       {"What to search for. A list is 4,8 or 32..256 or 32..256:8 (in steps of 8)",
        {Reads({"model", "NAME|FILE", "a name of `twinstep list models`, or a file (required)"}),
-        Reads({"cluster", "NAME|FILE", "a name of `twinstep list clusters`, or a file (required)"}),
+        Reads(
+            {"cluster", "NAME|FILE",
+             "a name of `twinstep list clusters`, or a file (default: what --profile was measured "
+             "on)"}),
         {"gpus", "LIST", "numbers of GPUs (default: all of the cluster)"},
         {"nodes", "LIST", "instead of --gpus: whole nodes"},
         {"seq", "N", "tokens of a sequence (default: the model's max_sequence_length)"},
@@ -392,12 +395,9 @@ Result<std::vector<std::int64_t>> ParseIntegers(const std::string& text) {
 }
 
 Result<RankProblem> ReadRankProblem(const Options& options) {
-  for (const char* required : {"model", "cluster"}) {
-    if (!options.Has(required)) {
-      return Error{.message = StrCat("--", required, " is missing (twinstep rank --help)")};
-    }
-  }
-  Result<SimulateInput> input = ReadInput(SharedOptions(options));
+  const Status given = CheckRequired(options, "rank", {"model"});
+  if (!given.ok()) return given.error();
+  Result<SimulateInput> input = ReadInput(SharedOptions(options), "rank");
   if (!input.ok()) return input.error();
   RankProblem problem;
   problem.input = std::move(input).value();

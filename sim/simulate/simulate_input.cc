@@ -62,33 +62,19 @@ std::int64_t GpusOf(const Plan& plan, const Cluster& cluster) {
   return gpus;
 }
 
-// Without --cluster: the machine that the profile was measured on.
-Result<Cluster> ReadClusterOrMeasured(const Options& options,
-                                      const std::optional<Profile>& profile) {
-  if (options.Has("cluster") || !profile.has_value()) {
-    const Status given = CheckRequired(options, "simulate", {"cluster"});
-    if (!given.ok()) return given.error();
-    return ReadClusterOption(options);
-  }
-  if (profile->has_measured_on()) return profile->measured_on();
-  return OptionError("cluster", "is missing, and the profile does not say what it was measured on");
-}
-
 }  // namespace
 
-Result<SimulateInput> ReadInput(const Options& options) {
-  const Status given = CheckRequired(options, "simulate", {"model"});
+Result<SimulateInput> ReadInput(const Options& options, const std::string& verb) {
+  const Status given = CheckRequired(options, verb, {"model"});
   if (!given.ok()) return given.error();
   SimulateInput input;
   Result<Model> model = ReadModelOption(options);
   if (!model.ok()) return model.error();
   input.model = std::move(model).value();
-  Result<std::optional<Profile>> profile = ReadProfileOption(options);
-  if (!profile.ok()) return profile.error();
-  input.profile = std::move(profile).value();
-  Result<Cluster> cluster = ReadClusterOrMeasured(options, input.profile);
-  if (!cluster.ok()) return cluster.error();
-  input.cluster = std::move(cluster).value();
+  Result<MachineOptions> machine = ReadMachineOptions(options, verb);
+  if (!machine.ok()) return machine.error();
+  input.cluster = std::move(machine.value().cluster);
+  input.profile = std::move(machine.value().profile);
   Result<std::optional<Framework>> framework = ReadFrameworkOption(options);
   if (!framework.ok()) return framework.error();
   input.framework = std::move(framework).value();

@@ -38,6 +38,6 @@ struct SimulateInput {
 
 // Reads the files, applies flags and --set (of one value each), validates. An Error names the
 // option or the file, line and field.
-Result<SimulateInput> ReadInput(const Options& options);
+Result<SimulateInput> ReadInput(const Options& options, const std::string& verb = "simulate");
 
 }  // namespace twinstep

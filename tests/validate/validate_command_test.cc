@@ -118,7 +118,7 @@ TEST_F(ValidateCommand, SavedTracesCompareAlike) {
 }
 
 TEST_F(ValidateCommand, WhatIsMissingOrWrongIsNamed) {
-  EXPECT_THAT(ErrorOf({}), HasSubstr("--profile or --cluster is missing"));
+  EXPECT_THAT(ErrorOf({}), HasSubstr("--cluster is missing, or a --profile"));
   EXPECT_THAT(ErrorOf({"--cluster", "h800"}), HasSubstr("h800 has GPUs, and the cpu backend"));
   EXPECT_THAT(ErrorOf({"--cluster", "cpu-x2", "--steps", "2"}), HasSubstr("2 of 2 steps leave"));
   EXPECT_THAT(ErrorOf({"--cluster", "cpu-x2", "--tolerance", "-1"}), HasSubstr("--tolerance"));
