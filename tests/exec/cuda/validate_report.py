@@ -5,8 +5,9 @@
         [--quick] [--what-if FOLDER] [--backend cpu --tiny]
 
 Models are profiled once each, for all their plans of validation_rows.py; then each pair of model
-and plan is simulated and trained by `twinstep validate`. Rows that would begin after S seconds are
-left out, and said to be. OUT gets what each command printed, the profiles, and of every row JSON
+and plan is simulated and trained by `twinstep validate`. So is the plan that `twinstep rank` finds
+from that profile among all for the model and batch of the ranked rows. Rows that would begin after
+S seconds are left out, and said to be. OUT gets what each command printed, the profiles, and of every row JSON
 and compressed traces.
 
 What if: FOLDER is the OUT of a run on one GPU. From that profile, with this run's table of
@@ -23,6 +24,8 @@ import time
 from report_tools import (MEASURED_COLUMNS, compress, measured, measured_text, percent, print_errors,
                           print_ranking, run, write_words)
 from validation_rows import MODELS, QUICK, RANKED, ROWS
+
+PICK = "rank's pick"
 
 
 def main():
@@ -84,11 +87,17 @@ def main():
                      + [x for plan in plans for x in ('--plan', plan)]
                      + ['--data', data, '--seconds', str(seconds), '--output', profile],
                      work / f'{model}.profile.log')
+        if status == 0 and model == of_gpus[0][0] and len(of_model) > 1:
+            of_model = of_model + [(model, PICK, '')]
+            plans.append(pick(options, model_file, profile, of_gpus[0][2], sequence, work))
         for i, row in enumerate(of_model):
             entry = {'model': model, 'plan': row[1]}
             results.append(entry)
             if status != 0:
                 entry['failed'] = 'profile'
+                continue
+            if plans[i] is None:
+                entry['failed'] = 'rank'
                 continue
             if time.time() - begin > options.seconds:
                 entry['left_out'] = True
@@ -110,6 +119,19 @@ def main():
             print_row(entry)
             (options.out / 'rows.json').write_text(json.dumps(results, indent=1))
     print_table(results, of_gpus[:RANKED[options.gpus]])
+
+
+def pick(options, model_file, profile, plan, sequence, work):
+    """The file of the plan that `rank` finds for the global batch of `plan`."""
+    batch = int(re.search(r'global_batch: (\d+)', plan).group(1)) if not options.tiny else 8
+    sizes = [str(b) for b in (4, 8, 16, 32) if b * options.gpus <= batch] or ['1']
+    folder = work / 'rank'
+    status = run([options.twinstep, 'rank', '--model', model_file, '--gpus', str(options.gpus),
+                  '--seq', str(sequence), '--global-batch', str(batch), '--micro-batch',
+                  ','.join(sizes), '--zero', '0,1,2,3', '--space', 'all', '--profile', profile,
+                  '--top', '3', '--plans', folder], work / 'rank.log')
+    found = sorted(folder.glob('*-1.textproto')) if status == 0 else []
+    return found[0] if found else None
 
 
 def blocks(text, name):
@@ -157,7 +179,7 @@ def print_table(results, candidates):
     done = [row for row in results if 'error' in row]
     if done:
         print_errors(done)
-    named = {row[:2] for row in candidates}
+    named = {row[:2] for row in candidates} | {(candidates[0][0], PICK)}
     print_ranking([row for row in done if (row['model'], row['plan']) in named])
 
 
