@@ -87,7 +87,8 @@ def main():
                      + [x for plan in plans for x in ('--plan', plan)]
                      + ['--data', data, '--seconds', str(seconds), '--output', profile],
                      work / f'{model}.profile.log')
-        if status == 0 and model == of_gpus[0][0] and len(of_model) > 1:
+        if (status == 0 and model == of_gpus[0][0] and len(of_model) > 1
+                and options.backend == 'cuda'):  # Worker threads have no fused kernels to rank.
             of_model = of_model + [(model, PICK, '')]
             plans.append(pick(options, model_file, profile, of_gpus[0][2], sequence, work))
         for i, row in enumerate(of_model):
