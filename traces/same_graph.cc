@@ -104,6 +104,8 @@ std::string Folding(const std::string& title_a, const Trace& a, const std::strin
   const bool a_is_folded = a.ranks_size() < b.ranks_size();
   const Trace& folded = a_is_folded ? a : b;
   const Trace& whole = a_is_folded ? b : a;
+  // Ranks that stand for others in both are those of two plans.
+  if (whole.ranks_size() != RanksStoodFor(whole)) return "";
   return StrCat(a_is_folded ? title_b : title_a, " has ", whole.ranks_size(), " ranks, of which ",
                 folded.ranks_size(), " stand for all in ", a_is_folded ? title_a : title_b,
                 ": simulate it with --all-ranks");

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,7 +24,7 @@ struct WorkTask {
   std::uint32_t queue = 0;  // Of its rank.
   std::uint32_t op = 0;     // Into WorkGraph::operators.
   TaskKind kind = TaskKind::kCompute;
-  Phase phase = Phase::kForward;
+  std::optional<Phase> phase = {};   // Nothing where the trace does not tell.
   std::uint32_t rendezvous = kNone;  // Into WorkGraph::rendezvous.
   std::int64_t duration_ps = 0;
   // Between the moment when all that it waits for had ended and its start, unexplained: launch

@@ -176,7 +176,7 @@ Trace BuildWorkTrace(const WorkGraph& work, const std::vector<Event>& events,
   for (const std::string& name : work.operators) {
     is_peer_copy.push_back(ClassOfOperator(name) == OperatorClass::kPeerCopy);
   }
-  AddNames<Phase>(kPhaseCount, trace.mutable_phases());
+  AddImportedPhases(trace.mutable_phases());
   for (const std::uint32_t number : work.ranks) {
     Trace::Rank* rank = trace.add_ranks();
     rank->set_global_rank(number);
@@ -198,7 +198,7 @@ Trace BuildWorkTrace(const WorkGraph& work, const std::vector<Event>& events,
     trace.add_rank(task.rank);
     trace.add_lane(task.lane);
     trace.add_kind(is_peer_copy[task.op] ? kTaskKindCount : static_cast<std::uint32_t>(task.kind));
-    trace.add_phase(static_cast<std::uint32_t>(task.phase));
+    trace.add_phase(ImportedPhaseIndex(task.phase));
     trace.add_op(task.op);
     trace.add_ready_ps(events[i].ready_ps);
     trace.add_start_ps(events[i].start_ps);

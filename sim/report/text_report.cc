@@ -278,10 +278,12 @@ std::string OperatorsText(const Report& report, const SimulationResults& results
   const double peak_flops = report.cluster.gpu().bf16_flops_per_s();
   const double peak_bytes = report.cluster.gpu().memory_bytes_per_s();
   const std::size_t shown = std::min(kMaxOperators, operators.size());
+  bool in_caches = false;  // Measured there, and faster than memory is.
   for (std::size_t i = 0; i < shown; ++i) {
     const OperatorReport& x = *operators[i];
     const double flops = x.flops / x.seconds;
     const double bytes = x.memory_bytes / x.seconds;
+    in_caches = in_caches || (peak_bytes > 0 && bytes > 1.01 * peak_bytes);
     table.AddRow({std::string(Name(x.op)) + (x.extrapolated ? " *" : ""),
                   Count(std::llround(x.tasks)), time(x.seconds), Percent(x.seconds / all),
                   flops == 0 ? "-" : Fixed(flops / 1e12, 1),
@@ -289,8 +291,9 @@ std::string OperatorsText(const Report& report, const SimulationResults& results
                   bytes == 0 ? "-" : Fixed(bytes / 1e12, 2),
                   bytes == 0 || peak_bytes == 0 ? "-" : Percent(bytes / peak_bytes)});
   }
-  std::string text =
-      "\nComputation of a rank by operator, mean, longest first\n" + table.ToString();
+  std::string text = "\nComputation of a rank by operator, mean, longest first\n";
+  if (in_caches) text += "  (beyond the memory's peak: in caches)\n";
+  text += table.ToString();
   if (shown < operators.size()) {
     text += "  ... " + std::to_string(operators.size() - shown) + " shorter ones: --json\n";
   }

@@ -22,6 +22,7 @@
 #include "traces/activity_comparison.h"
 #include "traces/activity_json.h"
 #include "traces/activity_text.h"
+#include "traces/chakra/chakra_trace.h"
 #include "traces/open_trace.h"
 #include "traces/read_report.h"
 #include "traces/step_option.h"
@@ -247,7 +248,14 @@ Status CheckGraphOptions(const Options& options) {
     if (IsOneOf(option.name, kOwn)) return OptionError(option.name, "needs --graph");
   }
   const auto trace = options.Get("trace");
-  if (options.Has("graph") && trace) return CheckTraceName(*trace);
+  if (!options.Has("graph") || !trace) return Unit{};
+  if (IsChakraName(*trace)) {
+    return OptionError("trace",
+                       "Chakra's .et is written of simulated models only: it has no place for the "
+                       "gaps between a traced iteration's tasks, nor for tasks of one stream that "
+                       "overlap; .json (Chrome), .pftrace (Perfetto) and .pb (Twinstep) have");
+  }
+  return CheckTraceName(*trace);
   return Unit{};
 }
 

@@ -201,6 +201,20 @@ TEST(TextReportTest, FitsTheWidthAndSaysWhatWasSimulated) {
   }
 }
 
+TEST(TextReportTest, WhatIsFasterThanMemoryIsInCaches) {
+  Report report = testing::TinyReport();
+  const auto says = [&report] { return ToText(report).find("in caches") != std::string::npos; };
+  EXPECT_FALSE(says());
+  for (OperatorReport& x : report.results->operators) x.on_host = false;
+  report.results->operators.push_back(
+      {.op = OpCode::kAdd, .tasks = 1, .seconds = 1, .memory_bytes = 1});
+  report.cluster.mutable_gpu()->set_memory_bytes_per_s(1);
+  for (OperatorReport& x : report.results->operators) x.memory_bytes = x.seconds;
+  EXPECT_FALSE(says());
+  report.results->operators.back().memory_bytes *= 2;
+  EXPECT_TRUE(says());
+}
+
 TEST(TextReportTest, ManyRanksAreCountedNotListed) {
   Report report = testing::TinyReport();
   report.results->ranks.resize(40, report.results->ranks[1]);

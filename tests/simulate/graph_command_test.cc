@@ -40,6 +40,19 @@ std::string Profile() {
   return path;
 }
 
+TEST(GraphCommandTest, PhasesThatNothingTellsAreUnknown) {
+  const std::string kernels = ::testing::TempDir() + "/kernels.json";
+  std::ofstream(kernels)
+      << R"([{"ph":"X","cat":"kernel","name":"ampere_bf16_gemm","ts":1,"dur":30,"args":{"stream":7}},)"
+      << R"({"ph":"X","cat":"kernel","name":"ncclDevKernel_AllReduce_Sum_bf16","ts":40,"dur":20,)"
+      << R"("args":{"stream":8}}])";
+  const auto json = JsonOf({"--graph", kernels});
+  ASSERT_EQ(json.at("comparison").at("phases").size(), 1u);
+  EXPECT_EQ(json.at("comparison").at("phases").at(0).at("name"), "unknown");
+  EXPECT_THAT(Simulate({"--graph", kernels, "--scale", "forward=2"}).err,
+              HasSubstr("--scale forward changed nothing"));
+}
+
 TEST(GraphCommandTest, ReplaysAsItWasAndWithChanges) {
   const std::string profile = Profile();
   const auto same = JsonOf({"--graph", profile});
@@ -98,6 +111,8 @@ TEST(GraphCommandTest, OptionsThatDoNotFitAreNamed) {
   EXPECT_THAT(error({"--graph", profile, "--graph-step", "9"}), HasSubstr("has no step 9"));
   EXPECT_THAT(error({"--graph", profile, "--scale", "gemm=1e6", "--scale", "forward=1e6"}),
               HasSubstr("a task lasts more than a month"));
+  EXPECT_THAT(error({"--graph", profile, "--trace", ::testing::TempDir() + "/out.et"}),
+              HasSubstr("--trace: Chakra's .et is written of simulated models only"));
   const Outcome idle = Simulate({"--graph", profile, "--scale", "d2h=2"});
   EXPECT_EQ(idle.code, ExitCode::kDone);
   EXPECT_THAT(idle.err, HasSubstr("--scale d2h changed nothing"));

@@ -228,6 +228,11 @@ TEST(CompareTest, RanksThatStandForOthersAreNamed) {
                                            b + ": simulate it with --all-ranks");
   EXPECT_EQ(ErrorOf(folded, traces.a), error + b + " has 2 ranks, of which 1 stand for all in " +
                                            a + ": simulate it with --all-ranks");
+  // Two plans, of which neither has all ranks.
+  Trace two_of_four = traces.a;
+  for (auto& rank : *two_of_four.mutable_ranks()) rank.set_class_size(2);
+  folded.mutable_ranks(0)->set_class_size(4);
+  EXPECT_THAT(ErrorOf(two_of_four, folded), HasSubstr(a + " has 2 ranks, " + b + " has 1; task "));
 }
 
 TEST(CompareTest, TracesThatCannotBeAreRefused) {

@@ -97,7 +97,7 @@ class Importer {
     trace_.set_origin(Trace::IMPORTED);
     AddNames<TaskKind>(kTaskKindCount, trace_.mutable_kinds());
     kind_ = Table(trace_.mutable_kinds());
-    AddNames<Phase>(kPhaseCount, trace_.mutable_phases());
+    AddImportedPhases(trace_.mutable_phases());
   }
 
   Result<Trace> Run() {
@@ -133,7 +133,7 @@ class Importer {
   void AddFile(std::size_t i) {
     const KinetoTrace& file = files_[i];
     const std::size_t rows_before = rows_.size();
-    const std::vector<Phase> phases = PhasesOfDeviceEvents(file);
+    const std::vector<std::optional<Phase>> phases = PhasesOfDeviceEvents(file);
     std::vector<std::uint32_t> rank_of_stream;
     for (const KinetoStream& stream : file.streams) {
       rank_of_stream.push_back(RankOf(i, stream.device));
@@ -154,7 +154,7 @@ class Importer {
       Add({.rank = rank_of_stream[event.stream],
            .lane = lane_("stream " + stream.name),
            .kind = at->second.second,
-           .phase = static_cast<std::uint32_t>(phases[index]),
+           .phase = ImportedPhaseIndex(phases[index]),
            .op = at->second.first,
            .start_ns = event.start_ns,
            .end_ns = event.end_ns,
@@ -206,7 +206,7 @@ class Importer {
       Add({.rank = rank,
            .lane = lane_("thread " + file.threads[span.thread]),
            .kind = kind_(kind),
-           .phase = static_cast<std::uint32_t>(Phase::kForward),
+           .phase = ImportedPhaseIndex(PhaseOfSpan(file.names[span.name])),
            .op = operator_(file.names[span.name]),
            .start_ns = span.start_ns,
            .end_ns = span.end_ns},

@@ -378,7 +378,7 @@ class Builder {
       return std::pair(drafts[a].start_ns, drafts[a].event != kNoIndex) <
              std::pair(drafts[b].start_ns, drafts[b].event != kNoIndex);
     });
-    const std::vector<Phase> phases = PhasesOfDeviceEvents(file);
+    const std::vector<std::optional<Phase>> phases = PhasesOfDeviceEvents(file);
     const std::uint32_t host_lane = Index("host", &work_.lanes, &lanes_);
     const std::uint32_t host_operator = Index("host", &work_.operators, &operators_);
     const std::unordered_map<std::uint32_t, Key> keys = KeysOf(rank);

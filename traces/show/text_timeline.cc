@@ -231,7 +231,7 @@ class Picture {
       if (used_[i]) text += StrCat(kGlyphs[i].letter, " ", kGlyphs[i].name, ", ");
     }
     text += "small: less than half busy, . idle";
-    if (trace_.memory_size() > 0) text += "; memory in tenths of its peak #";
+    if (trace_.memory_size() > 0) text += "; live memory in tenths of its peak #";
     return Wrapped(text);
   }
 

@@ -101,6 +101,34 @@ TEST(KinetoPhaseTest, LaunchesSayWhichPhase) {
                           Phase::kRecompute, Phase::kBackward, Phase::kOptimizer));
 }
 
+TEST(KinetoPhaseTest, NothingSaysThePhaseWithoutOperators) {
+  const auto phases = [](const std::string& more) {
+    return PhasesOfDeviceEvents(
+        testing::ReadProfile(
+            R"([{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","tid":1,"ts":10,"dur":2,)"
+            R"("args":{"correlation":1}},)"
+            R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","tid":1,"ts":20,"dur":2,)"
+            R"("args":{"correlation":2}},)"
+            R"({"ph":"X","cat":"kernel","name":"gemm","ts":15,"dur":3,"args":{"correlation":1}},)"
+            R"({"ph":"X","cat":"kernel","name":"add","ts":25,"dur":3,"args":{"correlation":2}},)"
+            R"({"ph":"X","cat":"kernel","name":"mul","ts":35,"dur":3})" +
+            more + "]")
+            .value());
+  };
+  const std::optional<Phase> unknown, forward = Phase::kForward;
+  EXPECT_THAT(phases(""), ElementsAre(unknown, unknown, unknown));
+  // A step's mark is around everything.
+  EXPECT_THAT(phases(R"(,{"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","tid":1,)"
+                     R"("ts":0,"dur":90})"),
+              ElementsAre(unknown, unknown, unknown));
+  // An operator is the forward's in a profile without a backward.
+  EXPECT_THAT(phases(R"(,{"ph":"X","cat":"cpu_op","name":"aten::mm","tid":1,"ts":9,"dur":5})"),
+              ElementsAre(forward, unknown, unknown));
+  // Beside a backward all others are, as far as their launches are known.
+  EXPECT_THAT(phases(R"(,{"ph":"X","cat":"cpu_op","name":"MmBackward0","tid":1,"ts":19,"dur":5})"),
+              ElementsAre(forward, Phase::kBackward, unknown));
+}
+
 TEST(KinetoWindowTest, StepsAreCutWhereTheDeviceBeginsThem) {
   const KinetoTrace trace = TinyTrace();
   const KinetoWindow first = ChooseWindow(trace, {.number = 1}).value();

@@ -97,8 +97,8 @@ TEST(TextTimelineTest, LanesMemoryAndTime) {
   EXPECT_EQ(text,
             "two ranks: 60.00 ns, 10 tasks of 2 ranks\n"
             "F forward, R recompute, O optimizer, P PP, D DP, M copies,\n"
-            "small: less than half busy, . idle; memory in tenths of its\n"
-            "peak #\n"
+            "small: less than half busy, . idle; live memory in tenths of\n"
+            "its peak #\n"
             "rank 0   compute  FFFFFF..........................OOO  24 %\n"
             "         dp       ..........................DDDDDDd..  18 %\n"
             "         send_fwd .....pPPP..........................   8 %\n"

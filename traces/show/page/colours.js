@@ -7,7 +7,7 @@
   // Classes of time (traces/breakdown.h); computation is told apart by direction.
   const BY_CLASS = [DARK, YELLOW, GREEN, RED, BROWN, "#e9635e", PURPLE, GREY, "#d9dce0", PURPLE];
   const BY_PHASE = { forward: BLUE, recompute: YELLOW, backward: ORANGE, gradient_sync: PURPLE,
-    optimizer: GREEN, parameter_gather: GREY };
+    optimizer: GREEN, parameter_gather: GREY, unknown: "#d9dce0" };
   const BY_KIND = { compute: BLUE, h2d: GREEN, d2h: SKY, send: ORANGE, recv: YELLOW, collective: PURPLE,
     host: GREY };
   const MORE = [BLUE, ORANGE, GREEN, PURPLE, YELLOW, RED, SKY, BROWN, DARK, GREY];

@@ -16,7 +16,9 @@
       const fullest = ranks.reduce((best, rank) => peak(rank) > peak(best) ? rank : best, ranks[0]);
       const choice = this.root.append("div").attr("class", "choice");
       this.rank = fullest;
-      choice.append("span").text("memory of ");
+      choice.append("span").text("live memory of ")
+        .attr("title", "Bytes of the buffers that are alive. The report's peak is what the arena needs: " +
+          "alignment and what lies unused between buffers besides.");
       choice.append("select").attr("aria-label", "memory of rank")
         .on("change", () => {
           this.rank = Number(d3.event.target.value);
