@@ -19,6 +19,7 @@ import argparse
 import json
 import pathlib
 import re
+import shutil
 import time
 
 from report_tools import (MEASURED_COLUMNS, compress, measured, measured_text, percent, print_errors,
@@ -127,6 +128,7 @@ def pick(options, model_file, profile, plan, sequence, work):
     batch = int(re.search(r'global_batch: (\d+)', plan).group(1)) if not options.tiny else 8
     sizes = [str(b) for b in (4, 8, 16, 32) if b * options.gpus <= batch] or ['1']
     folder = work / 'rank'
+    shutil.rmtree(folder, ignore_errors=True)  # An earlier run's.
     status = run([options.twinstep, 'rank', '--model', model_file, '--gpus', str(options.gpus),
                   '--seq', str(sequence), '--global-batch', str(batch), '--micro-batch',
                   ','.join(sizes), '--zero', '0,1,2,3', '--space', 'all', '--profile', profile,
