@@ -1,5 +1,6 @@
 #include "sim/report/remedies.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "sim/plan/resolved_plan.h"
@@ -21,6 +22,11 @@ std::vector<std::string> ForGpus(const ResolvedPlan& plan, bool is_budget) {
   } else if (plan.blocks.empty() && plan.recompute != RECOMPUTE_FULL) {
     remedies.emplace_back("--recompute full");
   }
+  // With fewer blocks alive the slots of offloading are as many.
+  const bool can_offload = plan.p > 1 && plan.v * plan.p + plan.p > 5 && !plan.chunks.enabled;
+  if (plan.blocks.empty() && can_offload && plan.offload_ratio < 1) {
+    remedies.emplace_back("a larger --offload-ratio");
+  }
   if (plan.d > 1) {
     if (plan.zero_stage < 3 && !plan.chunks.enabled) remedies.emplace_back("a higher --zero");
     remedies.emplace_back("a larger --tp or --pp");
@@ -31,7 +37,9 @@ std::vector<std::string> ForGpus(const ResolvedPlan& plan, bool is_budget) {
   } else if (!plan.chunks.enabled) {
     remedies.emplace_back("model states in host memory (--persist)");
   } else {
-    remedies.emplace_back("fewer --persist, more --checkpoint");
+    if (plan.chunks.persistent > 0) remedies.emplace_back("a smaller --persist");
+    const auto checkpointed = std::ranges::count(plan.blocks, BLOCK_CHECKPOINT);
+    if (checkpointed < plan.p * plan.v * plan.l) remedies.emplace_back("a larger --checkpoint");
   }
   remedies.emplace_back("more GPUs");
   return remedies;

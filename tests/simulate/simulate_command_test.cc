@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/printable.h"
 #include "sim/simulate/list_command.h"
 
 namespace twinstep {
@@ -194,6 +195,21 @@ TEST(SimulateCommandTest, TooMuchGpuMemorySaysByHowMuch) {
   EXPECT_GT(answer.Json().at("iteration_time_s"), 0);
 }
 
+TEST(SimulateCommandTest, NamesOfAnyLettersKeepTheWidth) {
+  const std::string model = TemporaryFile(
+      "letters.textproto",
+      "name: 'größe-模型-größe-größe-größe-größe-größe' family: LLAMA layers: 4 hidden_size: 64\n"
+      "ffn_hidden_size: 176 attention_heads: 4 vocab_size: 256 max_sequence_length: 64\n");
+  const Answer answer =
+      Call({"--model", model, "--cluster", "4xa100", "--gpus", "1", "--global-batch", "1"});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  // The first line is as full as with letters of one byte.
+  const std::string first = answer.out.substr(0, answer.out.find('\n'));
+  EXPECT_THAT(first, HasSubstr("größe-模型-größe"));
+  EXPECT_LE(TextColumns(first), 100u);
+  EXPECT_GT(TextColumns(first), 88u);
+}
+
 TEST(SimulateCommandTest, InfeasiblePlansSaySoAboveTheTablesAndWhatMayHelp) {
   const auto text_of = [](const std::vector<std::string>& more) {
     std::vector<std::string> arguments = {"--model", "tiny-llama", "--cluster",      "4xa100",
@@ -214,7 +230,8 @@ TEST(SimulateCommandTest, InfeasiblePlansSaySoAboveTheTablesAndWhatMayHelp) {
   // What the plan does already is no remedy.
   const std::string chunked =
       text_of({"--gpu-memory-capacity", "100KiB", "--persist", "1", "--checkpoint", "4"});
-  EXPECT_THAT(chunked, HasSubstr("May help    a larger --tp or --pp, fewer --persist"));
+  EXPECT_THAT(chunked,
+              HasSubstr("May help    a larger --tp or --pp, a smaller --persist, more GPUs; "));
   const std::string host =
       text_of({"--virtual-stages", "2", "--offload-ratio", "0.5", "--host-memory-budget", "1KiB"});
   EXPECT_THAT(host, HasSubstr("May help    a smaller --offload-ratio, more nodes; "));
