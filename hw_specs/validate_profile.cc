@@ -88,7 +88,6 @@ void CheckMovements(const Profile& profile, FieldErrors* errors) {
     entry.Require(IsTime(sample.alone_s()), "alone_s", kNoTime);
     entry.Require(IsTimeOrNone(sample.both_ways_s()), "both_ways_s", kNoTime);
     entry.Require(IsTimeOrNone(sample.busy_s()), "busy_s", kNoTime);
-    entry.Require(IsTimeOrNone(sample.beside_compute_s()), "beside_compute_s", kNoTime);
   }
   for (int i = 0; i < profile.collectives_size(); ++i) {
     const CollectiveSample& sample = profile.collectives(i);

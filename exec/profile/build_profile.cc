@@ -58,7 +58,6 @@ void AddCopy(const Primitive& primitive, const Summary& alone, const PrimitiveTi
   sample->set_samples(static_cast<std::int64_t>(alone.kept));
   sample->set_busy_s(MedianOf(times.busy_s));
   sample->set_both_ways_s(MedianOf(times.both_ways_s));
-  sample->set_beside_compute_s(MedianOf(times.beside_compute_s));
 }
 
 void AddGroup(const Primitive& primitive, const Summary& alone, const PrimitiveTimes& times,

@@ -455,7 +455,6 @@ class GpuMeasurement {
           if (h2d && d2h) {
             (up ? samples_.h2d_both : samples_.d2h_both).beside_compute_s = median;
           } else {
-            AppendTo(&TimesOf(primitive).beside_compute_s, times);
             (up ? samples_.h2d : samples_.d2h).beside_compute_s = median;
           }
         }

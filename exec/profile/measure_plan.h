@@ -25,8 +25,8 @@ namespace twinstep {
 // A number an iteration: the mean of its tasks, without outliers.
 struct PrimitiveTimes {
   std::vector<double> alone_s, busy_s;
-  // On a GPU (measure_gpu.h). Operators beside copies, D2H only and both ways; copies beside
-  // operators, and beside those the other way.
+  // On a GPU (measure_gpu.h). Operators beside copies, D2H only and both ways; collectives beside
+  // operators; copies beside those the other way.
   std::vector<double> beside_d2h_s = {}, beside_copies_s = {};
   std::vector<double> beside_compute_s = {}, both_ways_s = {};
   // Operators beside copies H2D only, beside collectives, and after a rest.

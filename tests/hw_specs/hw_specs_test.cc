@@ -89,6 +89,15 @@ TEST(ValidateProfileTest, NamesTheEntryAndItsLine) {
             testing::Not(HasSubstr("operators[0]"))));
 }
 
+// Measured until nothing read it.
+TEST(ValidateProfileTest, ProfilesWithADroppedFieldAreRead) {
+  const auto parsed = ParseText<Profile>(
+      "copies { direction: H2D bytes: 4 alone_s: 1 beside_compute_s: 2 busy_s: 3 }", "f");
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_EQ(parsed.value().message.copies(0).busy_s(), 3);
+  EXPECT_TRUE(ValidateProfile(parsed.value().message, parsed.value().source).ok());
+}
+
 TEST(ValidateProfileTest, ChecksTheMemoryOfModules) {
   const auto parsed = ParseText<Profile>(
       "operator_memory { op: 'gemm_forward' phase: 'forward' intra_peak_bytes: 8 "
