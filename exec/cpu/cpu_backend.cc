@@ -192,7 +192,7 @@ bool CpuBackend::Run(std::uint32_t id, std::size_t /*thread*/) {
   if (monitor_ != nullptr && !monitor_->Start(id)) return false;
   times_[id].start_ns = Now();
   std::byte* const* operands = operands_.data() + task.operand_begin;
-  if (shape.op == OpCode::kCopyH2D || shape.op == OpCode::kCopyD2H) {
+  if (IsCopy(shape.op)) {
     std::memcpy(operands[1], operands[0], static_cast<std::size_t>(shape.dims[0]));
   } else {
     options_.kernel(id, {.shape = shape,

@@ -6,11 +6,6 @@
 #include "exec/cuda/profiler_range.h"
 
 namespace twinstep::cuda {
-namespace {
-
-bool IsCopy(OpCode op) { return op == OpCode::kCopyH2D || op == OpCode::kCopyD2H; }
-
-}  // namespace
 
 void CudaBackend::BindOperands() {
   const TaskGraph& graph = *program_->graph;

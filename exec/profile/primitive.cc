@@ -9,7 +9,7 @@ namespace {
 
 int Order(const Primitive& x) {
   if (x.group_size > 0) return 2;
-  return x.shape.op == OpCode::kCopyH2D || x.shape.op == OpCode::kCopyD2H ? 1 : 0;
+  return IsCopy(x.shape.op) ? 1 : 0;
 }
 
 auto SortKey(const Primitive& x) {

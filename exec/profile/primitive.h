@@ -26,8 +26,6 @@ struct Primitive {
 // entries.
 bool operator<(const Primitive& a, const Primitive& b);
 
-inline bool IsCopy(OpCode op) { return op == OpCode::kCopyH2D || op == OpCode::kCopyD2H; }
-
 // Whether an operation of groups adds numbers, so that it matters of what type they are. What only
 // moves bytes has dtype kUint8 in a primitive.
 bool Sums(OpCode op);

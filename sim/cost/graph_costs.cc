@@ -159,7 +159,7 @@ class CostBuilder {
         key = kFirstPeerKey + receiver_[meeting];
       } else if (task.kind == TaskKind::kRecv) {
         key = kFirstPeerKey + sender_[meeting];
-      } else if (task.kind == TaskKind::kH2D || task.kind == TaskKind::kD2H) {
+      } else if (IsCopy(task.kind)) {
         key = static_cast<std::uint64_t>(task.phase);
       }
       LocalCost& first = local_costs_[task.shape];
@@ -294,7 +294,7 @@ class CostBuilder {
                          TaskCost* cost) {
     if (!is_first) return Unit{};
     double traffic = movement.peer_bytes;
-    if (shape.op == OpCode::kCopyH2D || shape.op == OpCode::kCopyD2H) traffic *= 2;
+    if (IsCopy(shape.op)) traffic *= 2;
     return AddWork(shape, {movement.Seconds(), traffic, movement.busy_slowdown}, cost);
   }
 

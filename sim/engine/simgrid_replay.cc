@@ -30,7 +30,6 @@ constexpr int kMostTimers = 1 << 20;
 // Of a computation: an H2D runs + 2 x a D2H + 4 x communication + 8 x high clocks.
 constexpr std::size_t kComputeStates = 16;
 
-bool IsCopy(TaskKind kind) { return kind == TaskKind::kH2D || kind == TaskKind::kD2H; }
 bool IsCommunication(TaskKind kind) {
   return kind == TaskKind::kSend || kind == TaskKind::kRecv || kind == TaskKind::kCollective;
 }

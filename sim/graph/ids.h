@@ -43,6 +43,7 @@ inline constexpr int kRoleCount = 9;
 
 enum class TaskKind : std::uint8_t { kCompute, kH2D, kD2H, kSend, kRecv, kCollective, kHost };
 inline constexpr int kTaskKindCount = 7;
+inline bool IsCopy(TaskKind kind) { return kind == TaskKind::kH2D || kind == TaskKind::kD2H; }
 
 // A lane is a FIFO of one rank, as a CUDA stream is.
 enum class Lane : std::uint8_t {

@@ -152,6 +152,8 @@ struct OpShapeHash {
 // work shapes cost the same.
 OpShape WorkShape(OpShape shape);
 
+inline bool IsCopy(OpCode op) { return op == OpCode::kCopyH2D || op == OpCode::kCopyD2H; }
+
 // Stable names: "gemm_forward", "attention_backward", ...
 const char* Name(OpCode op);
 

@@ -103,7 +103,7 @@ double UntimedSeconds(const WorkGraph& work, const WorkTask& task, OperatorClass
         Over(static_cast<double>(task.memory_bytes), cluster.gpu().memory_bytes_per_s()));
   }
   const double rate = RateOf(work, task, operator_class, cluster);
-  if (task.kind == TaskKind::kH2D || task.kind == TaskKind::kD2H) return Over(bytes, rate);
+  if (IsCopy(task.kind)) return Over(bytes, rate);
   const bool leaves = LeavesTheNode(work, task, cluster);
   const double latency_s =
       leaves ? cluster.node().nic().latency_s() : cluster.node().nvlink().latency_s();

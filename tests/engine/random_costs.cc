@@ -92,7 +92,7 @@ class Generator {
     const double cap = Between(5e9, 80e9) * o_.link_speed;
     if (Below(2) == 0) flow.max_bytes_per_s = cap;
     flow.hops.push_back({own_[task.rank][static_cast<std::size_t>(task.lane)], 1});
-    const bool is_copy = task.kind == TaskKind::kH2D || task.kind == TaskKind::kD2H;
+    const bool is_copy = IsCopy(task.kind);
     const std::array<RouteHop, 3> shared = {RouteHop{port_[task.rank], Multiplicity()},
                                             RouteHop{uplink_[task.rank / 2], Multiplicity()},
                                             RouteHop{dram_[task.rank / 4], Multiplicity()}};

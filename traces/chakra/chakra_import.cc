@@ -273,7 +273,7 @@ class Importer {
       return std::max<std::int64_t>(0, IntegerAttribute(node, name).value_or(0));
     };
     task.bytes = attribute("comm_size");
-    if (task.kind == TaskKind::kH2D || task.kind == TaskKind::kD2H) {
+    if (IsCopy(task.kind)) {
       task.bytes = attribute("tensor_size");
     }
     if (task.kind == TaskKind::kCompute || task.kind == TaskKind::kHost) {

@@ -285,7 +285,7 @@ void PrintHostTraffic(const TaskGraph& graph, const Execution& execution) {
     const OpShape& shape = graph.shapes[task.shape];
     Span span{execution.start_ps[id], execution.end_ps[id], static_cast<double>(shape.dims[0]),
               execution.ready_ps[id]};
-    if (shape.op == OpCode::kCopyH2D || shape.op == OpCode::kCopyD2H) {
+    if (IsCopy(shape.op)) {
       const std::size_t direction = shape.op == OpCode::kCopyH2D ? kUp : kDown;
       copies[direction].push_back(span);
       largest[direction] = std::max(largest[direction], shape.dims[0]);
