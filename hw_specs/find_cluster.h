@@ -1,7 +1,7 @@
 // Clusters by name or path.
 //
 //   Result<Cluster> cluster = FindCluster("h800");  // One of ListClusters(), in the binary.
-//   Result<Cluster> mine = FindCluster("my_cluster.textproto");
+//   Result<Cluster> mine = FindCluster("my_cluster.textproto");  // May say: base: "h800"
 #pragma once
 
 #include <string>
@@ -20,7 +20,9 @@ std::vector<std::string> ListClusters();
 // an Error with the closest names; a bad file names line, column and field.
 Result<Cluster> FindCluster(const std::string& name_or_path);
 
-// The same before validation, for a caller that changes fields (--set) first.
+// The same before validation, for a caller that changes fields (--set) first. With what its base
+// says (cluster.proto), and without `base` itself: a base that is unknown, or builds on the file
+// again, is an Error with file and line.
 Result<ParsedText<Cluster>> ReadCluster(const std::string& name_or_path);
 
 }  // namespace twinstep

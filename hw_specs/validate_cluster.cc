@@ -128,6 +128,9 @@ Status ValidateCluster(const Cluster& cluster, const TextSource& source) {
     errors.Add("node.pcie.gpus_per_uplink", StrCat(uplink_gpus, " does not divide the ",
                                                    cluster.node().gpus(), " GPUs of a node"));
   }
+  if (!cluster.base().empty()) {
+    errors.Add("base", "builds a file on another one, and cannot be set otherwise");
+  }
   CheckWorkers(cluster, &errors);
   const std::int64_t overhead = cluster.gpu().runtime_overhead_bytes();
   if (overhead > 0 && overhead >= cluster.gpu().memory_bytes()) {

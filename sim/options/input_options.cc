@@ -25,8 +25,8 @@ OptionSpec ModelOption() {
 OptionSpec ClusterOption() {
   return Reads(
       {"cluster", "NAME|FILE",
-       "a name of `twinstep list clusters`, or a text file like those of hw_specs/ (default: what "
-       "--profile was measured on)"});
+       "a name of `twinstep list clusters`, or a text file like those of hw_specs/, whose base: "
+       "\"NAME\" may name the cluster that it changes (default: what --profile was measured on)"});
 }
 
 OptionSpec ProfileOption() {

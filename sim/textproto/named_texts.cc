@@ -15,7 +15,8 @@ Result<FoundText> FindText(const std::vector<NamedText>& embedded, std::string_v
     // Sizes first: a path may be long. The distance takes upper and lower case as equal.
     if (candidate.name.size() == name_or_path.size() &&
         EditDistance(candidate.name, name_or_path) == 0) {
-      return FoundText{StrCat(candidate.name, ".textproto"), std::string(candidate.text)};
+      return FoundText{StrCat(candidate.name, ".textproto"), std::string(candidate.text),
+                       /*is_embedded=*/true};
     }
     names.emplace_back(candidate.name);
   }

@@ -17,6 +17,7 @@ struct NamedText {
 struct FoundText {
   std::string source;  // The path, or "NAME.textproto" of an embedded file: what errors call it.
   std::string text;
+  bool is_embedded = false;
 };
 
 // An embedded text of that name (in any case), else the file at that path. Neither is an Error with

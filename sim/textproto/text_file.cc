@@ -250,4 +250,8 @@ Result<TextSource> ParseTextInto(std::string_view text, const std::string& name,
   return Error{.message = std::move(errors)};
 }
 
+void OverrideByText(std::string_view text, Message* message) {
+  TextFormat::Parser().MergeFromString(std::string(text), message);
+}
+
 }  // namespace twinstep

@@ -30,6 +30,10 @@ Result<std::string> ReadTextFile(const std::string& path);
 Result<TextSource> ParseTextInto(std::string_view text, const std::string& name,
                                  google::protobuf::Message* message);
 
+// Sets in `message` what `text` says, zeros too; the rest stays. For a text that ParseTextInto has
+// taken, of a message without lists.
+void OverrideByText(std::string_view text, google::protobuf::Message* message);
+
 template <typename Message>
 Result<ParsedText<Message>> ParseText(std::string_view text, const std::string& name) {
   ParsedText<Message> parsed;

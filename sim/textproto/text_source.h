@@ -17,10 +17,12 @@ struct TextSource {
   std::string name;
   // Null if the message was not parsed from text, or was changed since.
   std::shared_ptr<const google::protobuf::TextFormat::ParseInfoTree> tree;
+  // The text that this one builds on, which has what is not written here; null: none.
+  std::shared_ptr<const TextSource> base = {};
 
   // "name:line:column" of a field ("operators[2].median_s" in a list), counted from 1; of the
-  // innermost enclosing message that was written if the field itself was not; the bare name if
-  // there is no such place.
+  // innermost enclosing message that was written here if the field itself was not, here or in a
+  // base; the bare name if there is no such place.
   std::string Locate(const google::protobuf::Descriptor* type, std::string_view field_path) const;
 };
 
