@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "exec/runtime/operand_addresses.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -88,18 +89,9 @@ std::byte* CpuBackend::Address(BufferId buffer) const {
 }
 
 void CpuBackend::BindOperands() {
-  const TaskGraph& graph = *program_->graph;
-  operands_.reserve(graph.operands.size());
-  for (const Operand& x : graph.operands) {
-    operands_.push_back(Address(x.buffer) + graph.slices[x.slice].offset);
-  }
-  members_.reserve(program_->members.size());
-  for (const TaskId id : program_->members) {
-    const Task& task = graph.tasks[id];
-    std::byte* const* first = operands_.data() + task.operand_begin;
-    members_.push_back({.read = task.read_count > 0 ? first[0] : nullptr,
-                        .write = task.write_count > 0 ? first[task.read_count] : nullptr});
-  }
+  operands_ =
+      OperandAddresses(*program_->graph, [this](BufferId buffer) { return Address(buffer); });
+  members_ = MemberAddresses(*program_, operands_);
 }
 
 void CpuBackend::MakeScheduler() {

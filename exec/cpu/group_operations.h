@@ -6,15 +6,10 @@
 #include <span>
 #include <vector>
 
+#include "exec/runtime/member_buffers.h"
 #include "sim/graph/op.h"
 
 namespace twinstep {
-
-// Operands of one member; read or write is null where its task has none (SEND, RECV).
-struct MemberBuffers {
-  const std::byte* read = nullptr;
-  std::byte* write = nullptr;
-};
 
 // `members` in group order; a member's read and write may be the same bytes or, of all-gather and
 // reduce-scatter, the shard may lie at its place in the whole. Sums are taken in group order, so

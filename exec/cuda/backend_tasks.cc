@@ -4,26 +4,16 @@
 #include "exec/cuda/cuda_error.h"
 #include "exec/cuda/kernels/elementwise.h"
 #include "exec/cuda/profiler_range.h"
+#include "exec/runtime/operand_addresses.h"
 
 namespace twinstep::cuda {
 
 void CudaBackend::BindOperands() {
   const TaskGraph& graph = *program_->graph;
-  operands_.reserve(graph.operands.size());
-  for (const Operand& x : graph.operands) {
-    if (!IsOwn(graph.buffers[x.buffer].rank)) {
-      operands_.push_back(nullptr);
-      continue;
-    }
-    operands_.push_back(Address(x.buffer) + graph.slices[x.slice].offset);
-  }
-  members_.reserve(program_->members.size());
-  for (const TaskId id : program_->members) {
-    const Task& task = graph.tasks[id];
-    std::byte* const* first = operands_.data() + task.operand_begin;
-    members_.push_back({.read = task.read_count > 0 ? first[0] : nullptr,
-                        .write = task.write_count > 0 ? first[task.read_count] : nullptr});
-  }
+  operands_ = OperandAddresses(graph, [&](BufferId buffer) {
+    return IsOwn(graph.buffers[buffer].rank) ? Address(buffer) : nullptr;
+  });
+  members_ = MemberAddresses(*program_, operands_);
   host_calls_.reserve(graph.tasks.size());
   for (TaskId id = 0; id < graph.TaskCount(); ++id) host_calls_.push_back({this, id});
 }

@@ -16,18 +16,13 @@
 #include <cstdint>
 #include <span>
 
+#include "exec/runtime/member_buffers.h"
 #include "sim/graph/op.h"
 
 namespace twinstep::cuda {
 
 // Members of a group that one kernel sums over.
 inline constexpr std::size_t kMostMembers = 64;
-
-// Operands of one member in device memory; read or write is null where its task has none.
-struct MemberBuffers {
-  const std::byte* read = nullptr;
-  std::byte* write = nullptr;
-};
 
 // What member `part` does, on a stream of its GPU, which must be the current one; parts may run at
 // the same time. `bytes` of the whole tensor. A member's read and write may be the same bytes, and

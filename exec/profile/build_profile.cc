@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "exec/profile/operation_fields.h"
 #include "exec/profile/statistics.h"
 #include "sim/str_cat.h"
 
@@ -29,12 +30,7 @@ void AddOperator(const Primitive& primitive, const Summary& alone, const Primiti
                  Profile* profile) {
   const OpShape& shape = primitive.shape;
   OperatorSample* sample = profile->add_operators();
-  sample->set_op(Name(shape.op));
-  sample->set_dtype(Name(shape.dtype));
-  sample->set_flags(shape.flags);
-  std::size_t dims = shape.dims.size();
-  while (dims > 0 && shape.dims[dims - 1] == 0) --dims;
-  for (std::size_t i = 0; i < dims; ++i) sample->add_dims(shape.dims[i]);
+  SetOperation(shape, sample);
   if (shape.count > 1) sample->set_count(shape.count);
   sample->set_on_host(primitive.on_host);
   sample->set_median_s(Median(alone));

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "exec/profile/operation_fields.h"
 #include "sim/graph/operator_memory.h"
 
 namespace twinstep {
@@ -16,12 +17,7 @@ void AddEntry(const TaskGraph& graph, const OperatorMemoryUse& use, std::int64_t
   const Task& task = graph.tasks[use.task];
   const OpShape& shape = graph.shapes[task.shape];
   OperatorMemorySample* sample = profile->add_operator_memory();
-  sample->set_op(Name(shape.op));
-  sample->set_dtype(Name(shape.dtype));
-  sample->set_flags(shape.flags);
-  std::size_t dims = shape.dims.size();
-  while (dims > 0 && shape.dims[dims - 1] == 0) --dims;
-  for (std::size_t i = 0; i < dims; ++i) sample->add_dims(shape.dims[i]);
+  SetOperation(shape, sample);
   sample->set_phase(Name(task.phase));
   sample->set_block(task.block);
   sample->set_workspace_bytes(use.workspace_bytes);
