@@ -249,7 +249,7 @@ class Resolver {
     }
     if (out_.global_batch == 0) {
       return BadValue("plan-value",
-                      "plan field global_batch (--global-batch) is missing; it has no default");
+                      "plan field global_batch is missing (--global-batch); it has no default");
     }
     if (out_.sequence_length < 1 || out_.sequence_length > kMaxSequence) {
       return BadValue("plan-value", StrCat("sequence_length is ", out_.sequence_length,

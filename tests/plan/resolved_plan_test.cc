@@ -222,7 +222,7 @@ TEST(ResolvePlanTest, RefusesValuesOutOfRange) {
   }
   Plan no_batch = Figure7();
   no_batch.clear_global_batch();
-  ExpectBadValue(Refusal(no_batch), "global_batch is missing");
+  ExpectBadValue(Refusal(no_batch), "global_batch is missing (--global-batch)");
   Model no_length = Llama65B();
   no_length.clear_max_sequence_length();
   Plan no_sequence = Figure7();
