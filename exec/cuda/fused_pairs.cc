@@ -1,5 +1,6 @@
 #include "exec/cuda/fused_pairs.h"
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <utility>
@@ -38,9 +39,21 @@ class Finder {
  private:
   void CountReaders() {
     readers_.assign(graph_.buffers.size(), 0);
+    distant_readers_.assign(graph_.buffers.size(), 0);
     fused_readers_.assign(graph_.buffers.size(), 0);
-    for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
-      for (const Operand& x : graph_.Reads(id)) ++readers_[x.buffer];
+    for (RankId rank = 0; rank < graph_.ranks.size(); ++rank) {
+      std::array<TaskId, kLaneCount> previous;
+      previous.fill(kNone);
+      for (TaskId id = graph_.rank_begin[rank]; id < graph_.rank_begin[rank + 1]; ++id) {
+        TaskId& before = previous[static_cast<std::size_t>(graph_.tasks[id].lane)];
+        for (const Operand& x : graph_.Reads(id)) {
+          ++readers_[x.buffer];
+          if (before == kNone || !std::ranges::count(graph_.Writes(before), x)) {
+            ++distant_readers_[x.buffer];
+          }
+        }
+        before = id;
+      }
     }
   }
 
@@ -61,7 +74,7 @@ class Finder {
     } else if (OpOf(first) == OpCode::kMulBackward && OpOf(second) == OpCode::kSiluBackward) {
       // dact, silu, gate_up -> dsilu, dgate_up; dsilu, gate_up, dgate_up -> dgate_up.
       if (a_writes[0] == b_reads[0] && a_reads[2] == b_reads[1] && a_writes[1] == b_reads[2] &&
-          a_writes[1] == graph_.Writes(second)[0] && readers_[a_writes[0].buffer] == 1) {
+          a_writes[1] == graph_.Writes(second)[0] && distant_readers_[a_writes[0].buffer] == 0) {
         Fuse(first, second, Fusion::kSwiGluBackward, a_reads[1].buffer);
       }
     } else if (OpOf(first) == OpCode::kGemmForward && OpOf(second) == OpCode::kAdd) {
@@ -86,7 +99,7 @@ class Finder {
     const Operand& z = graph_.Writes(first)[0];
     const Operand& residual = graph_.Reads(second)[1];
     const Operand& y = graph_.Writes(second)[0];
-    if (z != graph_.Reads(second)[0] || readers_[z.buffer] != 1) return false;
+    if (z != graph_.Reads(second)[0] || distant_readers_[z.buffer] != 0) return false;
     for (const Operand& x : graph_.Reads(first)) {
       if (Overlap(x, y)) return false;
     }
@@ -115,7 +128,9 @@ class Finder {
   const TaskGraph& graph_;
   const bool same_bits_;
   FusedPairs pairs_;
-  std::vector<std::uint32_t> readers_, fused_readers_;  // By buffer.
+  // By buffer; distant are those that do not follow in their lane the very task that wrote what
+  // they read.
+  std::vector<std::uint32_t> readers_, distant_readers_, fused_readers_;
 };
 
 }  // namespace

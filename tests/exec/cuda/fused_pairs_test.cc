@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "exec/profile/repeat_layers.h"
 #include "tests/exec/runtime/small_models.h"
 #include "tests/exec/runtime/training_run.h"
 
@@ -19,7 +20,11 @@ class FusedPairsTest : public testing::Test {
  protected:
   void Find(const std::string& model, const Plan& plan, bool same_bits = false) {
     resolved_ = ResolveOrDie(SmallModel(model, BF16), plan);
-    graph_ = LowerOrDie(SmallModel(model, BF16), resolved_);
+    FindIn(LowerOrDie(SmallModel(model, BF16), resolved_), same_bits);
+  }
+
+  void FindIn(TaskGraph graph, bool same_bits = false) {
+    graph_ = std::move(graph);
     arena_ = PlanArena(graph_);
     Result<Program> program = MakeProgram(graph_, arena_, resolved_);
     ASSERT_TRUE(program.ok());
@@ -63,6 +68,23 @@ TEST_F(FusedPairsTest, ProductsAddTheResidual) {
   // Several ranks sum their products before the residual.
   Find("llama", SmallPlan(2, 1, 1, 1));
   EXPECT_EQ(Count(Fusion::kGemmAdd), 0);
+}
+
+// What profile measures: the layers run several times on the same buffers.
+TEST_F(FusedPairsTest, RepeatedLayersAreFusedAsOnce) {
+  Plan recomputed = SmallPlan(1, 1, 1, 1);
+  recomputed.set_recompute(RECOMPUTE_FULL);
+  for (const Plan& plan : {SmallPlan(1, 1, 1, 1), recomputed}) {
+    Find("llama", plan);
+    for (const Fusion fusion : {Fusion::kSwiGlu, Fusion::kSwiGluBackward, Fusion::kGemmAdd}) {
+      EXPECT_GT(Count(fusion), 0);
+    }
+    FindIn(RepeatLayers(graph_, resolved_.l, {.layers = 3}));
+    EXPECT_EQ(Count(Fusion::kSwiGlu), CountOps(OpCode::kSiluForward));
+    EXPECT_EQ(Count(Fusion::kSwiGluBackward), CountOps(OpCode::kSiluBackward));
+    EXPECT_EQ(Count(Fusion::kSwiGluWithSilu), 0);
+    EXPECT_EQ(Count(Fusion::kGemmAdd), CountOps(OpCode::kAdd));
+  }
 }
 
 // Whatever a plan drops early, a sum is not written over what its product still reads.
