@@ -90,7 +90,7 @@ TEST(SetFieldOfOneTest, FindsTheOwner) {
             testing::Not(HasSubstr("Model"))));
   EXPECT_THAT(Failure(SetFieldOfOne(both, "zyxwvut", "1")),
               AllOf(HasSubstr("no field 'zyxwvut' in model or cluster; of model: name, family, "),
-                    HasSubstr("; of cluster: name, description, nodes, ")));
+                    HasSubstr(", nodes, gpu, node, ")));
   // A name that stands deeper than where it was looked for.
   const auto meant = [&](const char* path) { return Failure(SetFieldOfOne(both, path, "1")); };
   EXPECT_EQ(meant("clip_norm"),
