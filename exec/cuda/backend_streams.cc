@@ -83,13 +83,8 @@ void CudaBackend::BeginIteration(const StepValues& step,
   }
 }
 
-bool CudaBackend::IsRecorded(TaskId id) const {
-  return times_ != nullptr &&
-         (options_.record_compute || program_->graph->tasks[id].kind != TaskKind::kCompute);
-}
-
 void CudaBackend::RecordStart(TaskId id) {
-  if (!IsRecorded(id)) return;
+  if (times_ == nullptr) return;
   const LaneStream& lane = StreamOf(id);
   if (lane.follows == kNone) {
     Check(times_->Start(id, lane.stream), "cudaEventRecord", id);
@@ -99,7 +94,7 @@ void CudaBackend::RecordStart(TaskId id) {
 }
 
 void CudaBackend::RecordEnd(TaskId id) {
-  if (!IsRecorded(id)) return;
+  if (times_ == nullptr) return;
   LaneStream& lane = StreamOf(id);
   Check(times_->End(id, lane.stream), "cudaEventRecord", id);
   lane.follows = id;
@@ -164,7 +159,7 @@ Outcome CudaBackend::Synchronize(double stall_limit_s) {
 }
 
 TaskTime CudaBackend::Time(TaskId task) const {
-  if (!IsRecorded(task)) return {};
+  if (times_ == nullptr) return {};
   return {times_->StartNs(task), times_->EndNs(task)};
 }
 

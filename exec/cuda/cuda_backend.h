@@ -124,7 +124,6 @@ class CudaBackend : public Backend {
   Status MakeTimes();
   std::size_t LaneOf(TaskId task) const;
   LaneStream& StreamOf(TaskId task) { return lanes_[LaneOf(task)]; }
-  bool IsRecorded(TaskId id) const;
   void RecordStart(TaskId task);
   void RecordEnd(TaskId task);
 

@@ -27,9 +27,6 @@ struct CudaOptions {
   // Records when each task began and ended (Backend::Time), at 0.2 to 2 % of the time; without,
   // all times are zero.
   bool record_times = false;
-  // False: not of the compute lane's tasks. Recording these slows copies that run beside them by 5
-  // to 10 % while other lanes wait.
-  bool record_compute = true;
   // Each rank must have a GPU of its own, else Prepare is an Error (kNo).
   bool gpu_a_rank = false;
   // Of host tasks, shared by the GPUs; 0 = one for each core, of several processes for each of

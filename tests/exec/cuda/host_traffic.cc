@@ -175,6 +175,7 @@ class Link {
 struct Span {
   std::int64_t begin_ps = 0, end_ps = 0;
   double bytes = 0;
+  std::int64_t ready_ps = 0;
   std::int64_t Length() const { return end_ps - begin_ps; }
 };
 
@@ -225,6 +226,7 @@ void PrintCopies(std::size_t direction, const std::array<std::vector<Span>, 2>& 
   constexpr double kMostly = 0.8;
   Total all;
   std::array<Total, kCompanies> totals;
+  double waited_ps = 0;
   for (const Span& x : copies[direction]) {
     const auto shares = CompanyOf(x, copies[1 - direction], updates);
     double possible = 0;
@@ -233,6 +235,7 @@ void PrintCopies(std::size_t direction, const std::array<std::vector<Span>, 2>& 
     }
     all.Add(x);
     all.possible += possible;
+    waited_ps += static_cast<double>(x.begin_ps - x.ready_ps);
     for (std::size_t i = 0; i < kCompanies; ++i) {
       if (shares[i] < kMostly) continue;
       totals[i].Add(x);
@@ -241,9 +244,10 @@ void PrintCopies(std::size_t direction, const std::array<std::vector<Span>, 2>& 
   }
   if (all.tasks == 0) return;
   std::printf(
-      "copies %s: %d of %.0f MB at %.1f GB/s, %.1f %% of what the link moves in the same company\n",
+      "copies %s: %d of %.0f MB at %.1f GB/s, %.1f %% of what the link moves in the same company; "
+      "begin %.1f us after what they wait for\n",
       kNames[direction], all.tasks, all.bytes / all.tasks * 1e-6, all.Rate() * 1e-9,
-      100 * all.bytes / all.possible);
+      100 * all.bytes / all.possible, waited_ps / all.tasks * 1e-6);
   for (std::size_t i = 0; i < kCompanies; ++i) {
     if (totals[i].tasks == 0) continue;
     std::printf("copies %s %s: %d at %.1f GB/s, %.1f %% of the link's %.1f (alone %.1f)\n",
@@ -279,7 +283,8 @@ void PrintHostTraffic(const TaskGraph& graph, const Execution& execution) {
   for (TaskId id = 0; id < graph.TaskCount(); ++id) {
     const Task& task = graph.tasks[id];
     const OpShape& shape = graph.shapes[task.shape];
-    Span span{execution.start_ps[id], execution.end_ps[id], static_cast<double>(shape.dims[0])};
+    Span span{execution.start_ps[id], execution.end_ps[id], static_cast<double>(shape.dims[0]),
+              execution.ready_ps[id]};
     if (IsCopy(shape.op)) {
       const std::size_t direction = shape.op == OpCode::kCopyH2D ? kUp : kDown;
       copies[direction].push_back(span);

@@ -116,10 +116,8 @@ double ModelFlopsPerToken(const Model& model, std::int64_t sequence) {
 // A training with its backend; iterations on random tokens.
 class Run {
  public:
-  enum class Recording { kNothing, kCopiesAndHost, kAll };
-  Run(const Setup& setup, Recording recording) : setup_(setup) {
-    backend_ = ValueOrDie(MakeCudaBackend({.record_times = recording != Recording::kNothing,
-                                           .record_compute = recording == Recording::kAll}));
+  Run(const Setup& setup, bool record_times) : setup_(setup) {
+    backend_ = ValueOrDie(MakeCudaBackend({.record_times = record_times}));
     executor_ = ValueOrDie(
         Executor::Create(setup.graph, setup.arena, setup.plan, backend_.get(), {.verify = false}));
     WriteQuickWeights(setup.graph, backend_.get());
@@ -228,7 +226,7 @@ void TrainOnly(const Setup& setup) {
               arenas[static_cast<std::size_t>(Pool::kPinnedHost)],
               arenas[static_cast<std::size_t>(Pool::kHost)]);
   std::fflush(stdout);
-  Run run(setup, Run::Recording::kNothing);
+  Run run(setup, /*record_times=*/false);
   std::printf("memory made and weights drawn in %.1f s\n", SecondsSince(begin));
   double first = 0, last = 0, seconds = 0;
   for (int step = 1; step <= setup.steps; ++step) {
@@ -265,7 +263,7 @@ int Main(int argc, char** argv) {
   constexpr int kWarmUp = 3;
   double seconds = 0;
   {
-    Run run(setup, Run::Recording::kNothing);
+    Run run(setup, /*record_times=*/false);
     run.Time(kWarmUp);
     seconds = run.Time(setup.steps);
     const double tokens = static_cast<double>(setup.plan.global_batch * setup.plan.sequence_length);
@@ -284,23 +282,13 @@ int Main(int argc, char** argv) {
   }
   Execution execution;
   {
-    Run run(setup, Run::Recording::kAll);
+    Run run(setup, /*record_times=*/true);
     run.Time(kWarmUp);
     const double recorded = run.Time(setup.steps);
     std::printf("recording times: %.4f s, %+.2f %%\n", recorded, 100 * (recorded / seconds - 1));
     execution = run.LastExecution();
   }
   PrintOperators(setup, execution);
-  if (std::ranges::none_of(setup.graph.tasks, [](const Task& task) { return IsCopy(task.kind); })) {
-    return 0;
-  }
-  {
-    // As they run in a training that is not recorded.
-    Run run(setup, Run::Recording::kCopiesAndHost);
-    run.Time(kWarmUp);
-    run.Time(setup.steps);
-    execution = run.LastExecution();
-  }
   PrintHostTraffic(setup.graph, execution);
   return 0;
 }
