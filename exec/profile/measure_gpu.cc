@@ -27,8 +27,7 @@ constexpr double kCopyMargin = 1.05, kHostCopyMargin = 3;
 constexpr std::int64_t kTinyBytes = 1024;
 // Host Adam: far beyond caches; of large updates fewer.
 constexpr std::int64_t kMostHostElements = std::int64_t{1} << 28;
-constexpr std::int64_t kHostElementsAtOnce = std::int64_t{1} << 27;
-constexpr int kFewestUpdates = 2;
+constexpr int kFewestUpdates = 3;  // The first is not counted.
 // Of a GPU's memory, what probes take at once; and of pinned memory, which takes long to make.
 constexpr double kProbeShareOfMemory = 0.25;
 constexpr std::int64_t kMostPinnedBytes = std::int64_t{2} << 30;
@@ -564,7 +563,7 @@ class GpuMeasurement {
     const auto elements = layers.ranks() * static_cast<double>(adam->elements);
     // Layers that compute for longer than all updates take.
     const int repeats =
-        std::clamp(static_cast<int>(static_cast<double>(kHostElementsAtOnce) / elements),
+        std::clamp(static_cast<int>(static_cast<double>(kMostHostElements) / elements),
                    kFewestUpdates, kProbeRepeats);
     const double least_s = (repeats + 1) * elements / options_.sizes.least_adam_params_per_s;
     const double once_s = FlopsOfRank(layers.once.graph) / layers_flops_per_s_;

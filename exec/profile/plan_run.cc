@@ -15,8 +15,8 @@ namespace twinstep {
 namespace {
 
 constexpr std::uint64_t kSeed = 1;
-// Weights stay as drawn: after many steps on one batch they would be alike in all rows, and products
-// of such numbers take less power, which is speed at a GPU's power limit.
+// Weights stay as drawn: after many steps on one batch they would be alike in all rows, and
+// products of such numbers take less power, which is speed at a GPU's power limit.
 constexpr double kLearningRate = 0;
 constexpr double kWeightDecay = 0.1;
 

@@ -40,6 +40,8 @@ class BesideTimes {
     // The layers compute for longer than all host tasks take, however small these are.
     const bool is_on_host = task.kind == TaskKind::kHost;
     if (id < parts.middle && !is_on_host && !within(parts.middle, parts.last)) return false;
+    // As long as the layers are being issued, the thread that does so takes a core.
+    if (is_on_host && id == parts.lanes[static_cast<std::size_t>(task.lane)].first) return false;
     // While each other lane of the first graph ran.
     for (std::size_t lane = 0; lane < parts.lanes.size(); ++lane) {
       const auto [begin, end] = parts.lanes[lane];
