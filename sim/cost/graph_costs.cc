@@ -66,6 +66,9 @@ LinkOverrides OverridesOf(const Profile* profile) {
   overrides.host_adam_params_per_s_beside_copies = profile->host_adam_params_per_s_beside_copies();
   overrides.host_adam_params_per_s_beside_h2d = profile->host_adam_params_per_s_beside_h2d();
   overrides.host_adam_params_per_s_beside_d2h = profile->host_adam_params_per_s_beside_d2h();
+  overrides.dram_bytes_per_s = profile->measured_on().node().host().dram_bytes_per_s();
+  overrides.copying_gpus =
+      static_cast<double>(std::max<std::int64_t>(1, profile->measured_on().node().gpus()));
   // Both directions at once, from the largest copy that was measured so.
   std::int64_t largest = 0;
   for (const CopySample& copy : profile->copies()) {

@@ -31,7 +31,8 @@ LinkMap::LinkMap(const TaskGraph& graph, const Cluster& cluster, const LinkOverr
 
   host_adam_bytes_per_param_ =
       host.adam_bytes_per_param() > 0 ? host.adam_bytes_per_param() : kAdamBytesPerParam;
-  const double dram = host.dram_bytes_per_s();
+  const double dram = dram_bytes_per_s_ = host.dram_bytes_per_s();
+  const double copying = overrides.copying_gpus;
   host_adam_params_per_s_ = overrides.host_adam_params_per_s > 0 ? overrides.host_adam_params_per_s
                             : host.adam_params_per_s() > 0
                                 ? host.adam_params_per_s()
@@ -48,19 +49,29 @@ LinkMap::LinkMap(const TaskGraph& graph, const Cluster& cluster, const LinkOverr
     host_adam_dram_share_ = std::min(1.0, dram / adam_bytes_per_s);
     const double beside = overrides.host_adam_params_per_s_beside_copies;
     if (beside > 0) {
-      // Measured beside copies both ways on one GPU: with them it fills the memory's bandwidth.
-      const double copies = duplex_bytes_per_s_ > 0
-                                ? duplex_bytes_per_s_
-                                : pcie.h2d_bytes_per_s() + pcie.d2h_bytes_per_s();
-      const double share = (dram - copies) / (beside * host_adam_bytes_per_param_);
+      // Measured beside copies both ways: with them it fills the memory's bandwidth.
+      const double copies =
+          copying * (duplex_bytes_per_s_ > 0 ? duplex_bytes_per_s_
+                                             : pcie.h2d_bytes_per_s() + pcie.d2h_bytes_per_s());
+      const double adam = beside * host_adam_bytes_per_param_;
+      double filled = dram;
+      if (copying > 1) {
+        // What was measured had room. Copies of several GPUs were slower there than alone, which
+        // CopySlowdown says: links see them as fast as alone.
+        const double then = overrides.dram_bytes_per_s > 0 ? overrides.dram_bytes_per_s : dram;
+        filled = std::max(then, copies + adam);
+        dram_bytes_per_s_ = filled * (dram / then);
+      }
+      const double share = (filled - copies) / adam;
       if (share > 0) host_adam_dram_share_ = std::min(host_adam_dram_share_, share);
     }
   }
 
-  // Measured beside copies one way: what Adam loses is what they take of it.
+  // Measured beside copies one way, of `copying` GPUs at once: what Adam loses is what they take.
   const auto displaced = [&](double beside, double copy_bytes_per_s) {
     if (!(beside > 0) || !(host_adam_params_per_s_ > beside) || !(copy_bytes_per_s > 0)) return 0.0;
-    return InParts((1 - beside / host_adam_params_per_s_) * adam_bytes_per_s / copy_bytes_per_s);
+    return InParts((1 - beside / host_adam_params_per_s_) * adam_bytes_per_s /
+                   (copying * copy_bytes_per_s));
   };
   h2d_adam_share_ = displaced(overrides.host_adam_params_per_s_beside_h2d, pcie.h2d_bytes_per_s());
   d2h_adam_share_ = displaced(overrides.host_adam_params_per_s_beside_d2h, pcie.d2h_bytes_per_s());
@@ -175,7 +186,7 @@ double LinkMap::Capacity(LinkKind kind) const {
       return kind == LinkKind::kUplinkH2D ? node.pcie().h2d_bytes_per_s()
                                           : node.pcie().d2h_bytes_per_s();
     case LinkKind::kDram:
-      return node.host().dram_bytes_per_s();
+      return dram_bytes_per_s_;
     case LinkKind::kNvlinkOut:
     case LinkKind::kNvlinkIn:
       return node.nvlink().bytes_per_s();

@@ -25,6 +25,9 @@ struct LinkOverrides {
   double host_adam_params_per_s = 0;
   double host_adam_params_per_s_beside_copies = 0;
   double host_adam_params_per_s_beside_h2d = 0, host_adam_params_per_s_beside_d2h = 0;
+  // Where that was measured: GPUs of the node, which all copied at once while all ranks' Adam ran
+  // (so one GPU's copies take their part of what Adam lost), and the host's triad figure.
+  double copying_gpus = 1, dram_bytes_per_s = 0;
 };
 
 // STREAM triad counts 24 bytes where write-allocate moves 32.
@@ -110,6 +113,7 @@ class LinkMap {
   const Cluster cluster_;
   const NodeLayout layout_;
   double duplex_bytes_per_s_ = 0;  // 0 = no limit beyond the two directions'.
+  double dram_bytes_per_s_ = 0;
   double host_adam_params_per_s_ = 0, host_adam_bytes_per_param_ = 0;
   double host_adam_dram_share_ = 1;  // DRAM bytes that count, of one byte of Adam's traffic.
   // Bytes of Adam's traffic that one byte of a copy displaces; 0 = none but DRAM's.

@@ -349,6 +349,46 @@ TEST(ProfileInComputeCostsTest, CopiesTakeOfHostAdamWhatWasMeasured) {
   EXPECT_EQ(share(down), 0.5);
 }
 
+// Adam of all ranks ran beside copies of all GPUs: one GPU's copies take their part of it, and the
+// memory had room for all of them at once.
+TEST(ProfileInComputeCostsTest, CopiesOfOneGpuTakeOfHostAdamTheirPart) {
+  Cluster cluster = PlainCluster();
+  Node* const node = cluster.mutable_node();
+  node->set_gpus(2);
+  node->mutable_pcie()->set_h2d_bytes_per_s(28e9);
+  node->mutable_pcie()->set_d2h_bytes_per_s(56e9);
+  node->mutable_host()->set_dram_bytes_per_s(112e9);
+  Profile profile = Parse(R"(
+      host_adam_params_per_s: 2e9
+      host_adam_params_per_s_beside_h2d: 1.5e9
+      host_adam_params_per_s_beside_d2h: 1e9
+      host_adam_params_per_s_beside_copies: 1e9)");
+  *profile.mutable_measured_on() = cluster;
+  CostGraph graph(2);
+  const TaskId up = graph.Copy(0, true, 1'000'000);
+  const TaskId down = graph.Copy(1, false, 1'000'000);
+  const TaskId adam = graph.Host(0, {.op = OpCode::kAdam, .dims = {1'000'000}});
+  const Result<GraphCosts> result = ComputeCosts(graph.graph(), Model(), cluster, &profile);
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  const GraphCosts& costs = result.value();
+  const auto hop_of = [&](TaskId id, LinkKind kind) {
+    const Flow& flow = costs.flows[costs.Of(id).flow_begin];
+    for (std::uint32_t i = 0; i < flow.hop_count; ++i) {
+      const RouteHop& hop = costs.hops[flow.hop_begin + i];
+      if (costs.links[hop.link].kind == kind) return hop;
+    }
+    ADD_FAILURE() << "no such hop";
+    return RouteHop();
+  };
+  // A quarter of 56 GB/s to twice 28 GB/s of copies, half of it to twice 56.
+  EXPECT_EQ(hop_of(up, LinkKind::kHostCompute).multiplicity, 0.25);
+  EXPECT_EQ(hop_of(down, LinkKind::kHostCompute).multiplicity, 0.25);
+  // Twice 84 GB/s of copies and 28 of Adam, each byte of which counts.
+  const RouteHop memory = hop_of(adam, LinkKind::kDram);
+  EXPECT_EQ(memory.multiplicity, 1);
+  EXPECT_EQ(costs.links[memory.link].bytes_per_s, 2 * 84e9 + 28e9);
+}
+
 TEST(ProfileInComputeCostsTest, LinksCarryWhatWasMeasuredOnThem) {
   // 1 MB in 25 us is 40 GB/s, twice the cluster's constant.
   Profile profile = Parse(R"(
