@@ -26,7 +26,8 @@
 //   for these (sim/engine/interference.h).
 // - With GraphCosts::clocks COMPUTE runs rested_speedup times as fast as long as its rank's boost
 //   lasts: time of computing, which it spends while it computes and gets back, boost_per_rest a
-//   time, while it rests. An iteration begins with what is left at its end: it is replayed twice.
+//   time, while it neither computes nor communicates. An iteration begins with what is left at its
+//   end: it is replayed twice.
 //
 // Worker threads (GraphCosts::workers), if there are any, serve the lanes of all ranks as the CPU
 // backend's do (exec/cpu/lane_scheduler.h; sim/engine/lane_threads.h has the rules). A job is a

@@ -12,6 +12,7 @@
 
 #include "sim/engine/deadlock.h"
 #include "sim/engine/event_queue.h"
+#include "sim/engine/interference.h"
 #include "sim/engine/lane_threads.h"
 #include "sim/engine/max_min.h"
 #include "sim/engine/wake_delay.h"
@@ -81,8 +82,8 @@ struct Meeting {
 // How long a GPU that computes goes on at high clocks.
 struct RankClocks {
   Picoseconds left_ps = 0;   // As of `since_ps`.
-  Picoseconds since_ps = 0;  // Since then it computes, or rests.
-  bool computes = false;
+  Picoseconds since_ps = 0;  // Since then it does what `use` says.
+  ClockUse use = ClockUse::kRests;
 };
 
 struct RankActivity {
@@ -124,6 +125,7 @@ class EventReplay {
     depends_on_[3] = CopyMask(table.d2h_speed, kH2DRuns);
     for (const std::uint32_t mask : depends_on_) watched_ |= mask;
     if (HasClocks()) {
+      watched_ |= kComputeRuns | kCollectiveRuns;
       clocks_.resize(graph.ranks.size());
       const std::vector<Picoseconds>& left_ps = table.clocks.left_ps;
       for (std::size_t i = 0; i < std::min(left_ps.size(), clocks_.size()); ++i) {
@@ -191,9 +193,9 @@ class EventReplay {
   // What has been saved or spent until `now`.
   void Account(RankClocks& clocks, Picoseconds now) const {
     const Picoseconds elapsed = now - clocks.since_ps;
-    if (clocks.computes) {
+    if (clocks.use == ClockUse::kComputes) {
       clocks.left_ps = std::max<Picoseconds>(0, clocks.left_ps - elapsed);
-    } else {
+    } else if (clocks.use == ClockUse::kRests) {
       const double saved = table_.clocks.boost_per_rest * static_cast<double>(elapsed);
       const auto room = static_cast<double>(table_.clocks.boost_ps - clocks.left_ps);
       clocks.left_ps += static_cast<Picoseconds>(std::llround(std::min(saved, room)));
@@ -204,17 +206,21 @@ class EventReplay {
   // Whether the rank computes or rests has perhaps changed.
   void UpdateClocks(RankId rank) {
     RankClocks& clocks = clocks_[rank];
-    const bool computes = ranks_[rank].running[static_cast<int>(Class::kCompute)] > 0;
-    if (computes == clocks.computes) return;
+    const std::uint32_t* const running = ranks_[rank].running;
+    const ClockUse use = ClockUseOf(running[static_cast<int>(Class::kCompute)] > 0,
+                                    running[static_cast<int>(Class::kCollective)] > 0);
+    if (use == clocks.use) return;
     Account(clocks, now_);
-    clocks.computes = computes;
-    if (computes && clocks.left_ps > 0) queue_.Set(timer_base_ + rank, now_ + clocks.left_ps);
+    clocks.use = use;
+    if (use == ClockUse::kComputes && clocks.left_ps > 0) {
+      queue_.Set(timer_base_ + rank, now_ + clocks.left_ps);
+    }
   }
 
-  // The timer is not moved while the rank rests.
+  // The timer is not moved while the rank does not compute.
   void EndBoost(RankId rank) {
     RankClocks& clocks = clocks_[rank];
-    if (!clocks.computes) return;
+    if (clocks.use != ClockUse::kComputes) return;
     const Picoseconds end = clocks.since_ps + clocks.left_ps;
     if (end > now_) return queue_.Set(timer_base_ + rank, end);
     Account(clocks, now_);

@@ -60,6 +60,16 @@ inline double CopySlowdown(const Interference& x, bool h2d, const RankWork& besi
   return slowdown;
 }
 
+// What becomes of a rank's boost (GraphCosts::clocks).
+enum class ClockUse { kComputes, kCommunicates, kRests };  // Spent, kept, saved up.
+
+// A GPU that only communicates is busy, and what that leaves of its power is already in the
+// operators' times: they are measured between the same collectives.
+inline ClockUse ClockUseOf(bool computes, bool communicates) {
+  if (computes) return ClockUse::kComputes;
+  return communicates ? ClockUse::kCommunicates : ClockUse::kRests;
+}
+
 // Of a SEND, RECV or COLLECTIVE.
 inline double CommunicationSlowdown(const TaskCost& cost, const Interference& x,
                                     const RankWork& beside) {

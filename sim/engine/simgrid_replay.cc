@@ -46,7 +46,7 @@ struct Job {
 
 struct Rank {
   int computing = 0, h2d = 0, d2h = 0, communicating = 0, on_host = 0;
-  // Of ClockBoost: left as of `since`, since when the rank computes or rests.
+  // Of ClockBoost: left as of `since`, since when the rank does what it does (ClockUse).
   double boost_left_ps = 0, since_ps = 0;
   std::array<TaskId, kLaneCount> running;
 };
@@ -120,8 +120,7 @@ class SimgridReplay {
     const auto end = std::ranges::max_element(record_.end_ps);
     for (std::size_t i = 0; end != record_.end_ps.end() && i < ranks_.size(); ++i) {
       // A timer may have run on after the last task.
-      Account(ranks_[i], /*computed=*/false,
-              std::max(ranks_[i].since_ps, static_cast<double>(*end)));
+      Account(ranks_[i], ClockUse::kRests, std::max(ranks_[i].since_ps, static_cast<double>(*end)));
       record_.boost_left_ps[i] = std::llround(ranks_[i].boost_left_ps);
     }
   }
@@ -471,13 +470,17 @@ class SimgridReplay {
     if (--record_.pending[id] == 0) MakeReady(id);
   }
 
-  // The rank begins to compute, or to rest.
-  void TurnClocks(RankId id, bool computes) {
-    if (costs_.clocks.boost_ps == 0) return;
+  static ClockUse ClockUseOf(const Rank& rank) {
+    return twinstep::ClockUseOf(rank.computing > 0, rank.communicating > 0);
+  }
+
+  // The rank may have begun to compute or to rest; `was` says what it did before.
+  void TurnClocks(RankId id, ClockUse was) {
     Rank& rank = ranks_[id];
-    Account(rank, /*computed=*/!computes, ClockNow());
-    if (!computes || rank.boost_left_ps <= 0) return;
-    SetTimer(id, rank.boost_left_ps);
+    const ClockUse use = ClockUseOf(rank);
+    if (costs_.clocks.boost_ps == 0 || use == was) return;
+    Account(rank, was, ClockNow());
+    if (use == ClockUse::kComputes && rank.boost_left_ps > 0) SetTimer(id, rank.boost_left_ps);
   }
 
   void SetTimer(RankId id, double after_ps) {
@@ -486,22 +489,24 @@ class SimgridReplay {
     StartWork(job, clocks_[id], after_ps);
   }
 
-  // What has been saved or spent.
-  void Account(Rank& rank, bool computed, double now_ps) const {
+  // What has been saved or spent since the rank does what `use` says.
+  void Account(Rank& rank, ClockUse use, double now_ps) const {
     const double elapsed_ps = now_ps - std::exchange(rank.since_ps, now_ps);
-    const double change_ps = computed ? -elapsed_ps : costs_.clocks.boost_per_rest * elapsed_ps;
+    const double change_ps = use == ClockUse::kComputes ? -elapsed_ps
+                             : use == ClockUse::kRests  ? costs_.clocks.boost_per_rest * elapsed_ps
+                                                        : 0;
     const auto most_ps = static_cast<double>(costs_.clocks.boost_ps);
     rank.boost_left_ps = std::clamp(rank.boost_left_ps + change_ps, 0.0, most_ps);
     if (rank.boost_left_ps < kNothing) rank.boost_left_ps = 0;
   }
 
-  // A timer is not moved while its rank rests.
+  // A timer is not moved while its rank does not compute.
   void FallClocks(RankId id) {
     Rank& rank = ranks_[id];
     if (rank.computing == 0 || rank.boost_left_ps <= 0) return;
     const double left_ps = rank.since_ps + rank.boost_left_ps - ClockNow();
     if (left_ps > kNothing) return SetTimer(id, left_ps);
-    Account(rank, /*computed=*/true, ClockNow());
+    Account(rank, ClockUse::kComputes, ClockNow());
     rank.boost_left_ps = 0;
     for (const TaskId task : rank.running) {
       if (task != kNone) ChangeSpeed(task);
@@ -519,10 +524,9 @@ class SimgridReplay {
                  : task.kind == TaskKind::kHost  ? rank.on_host
                                                  : rank.communicating;
     const bool was_running = count > 0;
-    if (task.kind == TaskKind::kCompute && was_running != (count + change > 0)) {
-      TurnClocks(task.rank, !was_running);
-    }
+    const ClockUse was = ClockUseOf(rank);
     count += change;
+    TurnClocks(task.rank, was);
     if (was_running == (count > 0)) return;
     for (const TaskId id : rank.running) {
       if (id != kNone) ChangeSpeed(id);

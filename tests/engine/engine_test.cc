@@ -413,6 +413,34 @@ TEST_P(EngineTest, ComputeIsFasterAfterARest) {
   ExpectTime(replay.end_ps[0], 8'000'000'000, "rested from the begin");
 }
 
+// As above, and the rest begins with 1 ms of a collective, which gives nothing back and takes
+// nothing; what runs beside computation changes nothing either.
+TEST_P(EngineTest, CommunicationIsNoRest) {
+  GraphBuilder builder(1);
+  const TaskId first = AddTask(builder, 0, TaskKind::kCompute, Lane::kCompute);
+  const TaskId exposed = AddTask(builder, 0, TaskKind::kCollective, Lane::kTp);
+  const TaskId copy = AddTask(builder, 0, TaskKind::kD2H, Lane::kD2H);
+  const TaskId last = AddTask(builder, 0, TaskKind::kCompute, Lane::kCompute);
+  const TaskId beside = AddTask(builder, 0, TaskKind::kCollective, Lane::kDp);
+  builder.Order(first, exposed);
+  builder.Order(exposed, copy);
+  builder.Order(copy, last);
+  builder.Order(copy, beside);
+  const TaskGraph graph = builder.Build();
+  CostBuilder costs(graph);
+  costs.Set(builder.Id(first), 10'000'000'000, {});
+  costs.Set(builder.Id(exposed), 1'000'000'000, {});
+  costs.Set(builder.Id(copy), 3'000'000'000, {});
+  costs.Set(builder.Id(last), 10'000'000'000, {});
+  costs.Set(builder.Id(beside), 1'000'000'000, {});
+  for (TaskCost& cost : costs.costs().costs) cost.rested_speedup = 1.25;
+  costs.costs().clocks = {.boost_ps = 50'000'000'000, .boost_per_rest = 0.5, .left_ps = {}};
+  const Replay replay = Run(graph, costs.costs());
+  // 1.5 ms at 1.25 times the speed.
+  ExpectTime(replay.end_ps[builder.Id(last)] - replay.start_ps[builder.Id(last)], 9'625'000'000,
+             "after the rest");
+}
+
 TEST_P(EngineTest, CopiesSlowBesideHostTasksOfTheirRank) {
   GraphBuilder builder(2);
   const auto host = AddTask(builder, 0, TaskKind::kHost, Lane::kHost);
