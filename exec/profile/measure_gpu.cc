@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "exec/profile/collective_company.h"
 #include "exec/profile/layer_plan.h"
 #include "exec/profile/meetings.h"
 #include "exec/profile/plan_run.h"
@@ -162,16 +163,49 @@ class GpuMeasurement {
       if (const Status started = run.Start(/*fill_buffers=*/false); !started.ok()) return started;
       const Status warm = run.WarmUp(kLayersWarmUp * options_.warm_up_s);
       if (!warm.ok()) return warm;
-      Means means;
-      const Status done = run.Measure(Share(kAloneShare, layers_.size()), &means);
+      LayerMeans means;
+      const Status done = run.Measure(Share(kAloneShare, layers_.size()),
+                                      [&run, &means] { CollectLayers(&run, &means); });
       if (!done.ok()) return done;
       layers.iteration_s = run.IterationSeconds();
-      for (const auto& [primitive, times] : means) AppendTo(&TimesOf(primitive).alone_s, times);
+      AddLayers(means);
       samples_.overhead_bytes = std::max(samples_.overhead_bytes, run.OverheadBytes());
       samples_.layers = layers.plan.graph;
       samples_.scratch_bytes = run.ScratchBytes();
     }
     return Unit{};
+  }
+
+  // Of the layers' tasks: all, and those that ran without or beside collectives, or these without
+  // or beside operators.
+  struct LayerMeans {
+    Means all, alone, beside;
+  };
+
+  static void CollectLayers(RepeatedRun* run, LayerMeans* means) {
+    const CollectiveCompany company(run->graph(), [run](TaskId id) { return run->Time(id); });
+    run->Collect(&means->all, [](TaskId) { return true; });
+    run->Collect(&means->alone,
+                 [&](TaskId id) { return company.Of(id) == CollectiveCompany::kNone; });
+    run->Collect(&means->beside,
+                 [&](TaskId id) { return company.Of(id) == CollectiveCompany::kAlways; });
+  }
+
+  // An operator that never runs alone takes what it takes where it stands. Collectives that do not
+  // are measured by themselves.
+  void AddLayers(const LayerMeans& means) {
+    for (const auto& [primitive, times] : means.all) {
+      const auto alone = means.alone.find(primitive);
+      if (alone != means.alone.end()) {
+        AppendTo(&TimesOf(primitive).alone_s, alone->second);
+      } else if (primitive.group_size == 0) {
+        AppendTo(&TimesOf(primitive).alone_s, times);
+      }
+    }
+    for (const auto& [primitive, times] : means.beside) {
+      PrimitiveTimes& of = TimesOf(primitive);
+      AppendTo(primitive.group_size == 0 ? &of.beside_collective_s : &of.beside_compute_s, times);
+    }
   }
 
   // How fast they are, which says how long an iteration of them gets.
@@ -462,9 +496,15 @@ class GpuMeasurement {
     return Unit{};
   }
 
-  // Sums and moves beside the layers.
+  // Sums and moves beside the layers; where layers have such times of their own, these stay.
   Status MeasureLayersBesideCollectives() {
     BeginPhase("layers beside collectives");
+    std::set<Primitive> known;
+    for (const auto& [primitive, times] : samples_.primitives.times) {
+      if (!times.beside_collective_s.empty() || !times.beside_compute_s.empty()) {
+        known.insert(primitive);
+      }
+    }
     for (const Layers& layers : layers_) {
       if (layers.ranks() < 2 || !Lack(layers, &PrimitiveTimes::beside_collective_s)) continue;
       std::vector<OpShape> shapes;
@@ -484,10 +524,12 @@ class GpuMeasurement {
           Runs().MeasureBeside({.layers = &layers.plan,
                                 .first = std::move(collectives).Finish(),
                                 .warm_up_s = WarmUpSeconds(),
-                                .seconds = Share(kBesideCollectivesShare, layers_.size())},
+                                .seconds = Share(kBesideCollectivesShare, layers_.size()),
+                                .is_collectives = true},
                                &means, &samples_.overhead_bytes);
       if (!done.ok()) return done;
       for (const auto& [primitive, times] : means) {
+        if (known.contains(primitive)) continue;
         if (primitive.group_size == 0) {
           AppendTo(&TimesOf(primitive).beside_collective_s, times);
         } else if (primitives.contains(primitive)) {

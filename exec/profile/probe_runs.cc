@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "exec/profile/collective_company.h"
 #include "sim/graph/arena.h"
 
 namespace twinstep {
@@ -87,8 +89,15 @@ Status ProbeRuns::MeasureBeside(const Beside& beside, Means* means,
   if (const Status started = run.Start(/*fill_buffers=*/false); !started.ok()) return started;
   if (const Status warm = run.WarmUp(beside.warm_up_s); !warm.ok()) return warm;
   const BesideTimes times(run, beside.first);
-  const Status done =
-      run.Measure(beside.seconds, means, [&](TaskId id) { return times.IsBeside(id); });
+  const auto time = [&run](TaskId id) { return run.Time(id); };
+  const Status done = run.Measure(beside.seconds, [&] {
+    std::optional<CollectiveCompany> company;
+    if (beside.is_collectives) company.emplace(run.graph(), time);
+    run.Collect(means, [&](TaskId id) {
+      return company.has_value() ? company->Of(id) == CollectiveCompany::kAlways
+                                 : times.IsBeside(id);
+    });
+  });
   *overhead_bytes = std::max(*overhead_bytes, run.OverheadBytes());
   return done;
 }

@@ -38,6 +38,9 @@ class ProbeRuns {
     const LoweredPlan* layers = nullptr;
     TaskGraph first;  // Alone on its lanes.
     double warm_up_s = 0, seconds = 0;
+    // `first` are collectives: what ran between two of them, or these between two operators, was
+    // not beside them.
+    bool is_collectives = false;
   };
   // What both take together, each task that ran all the time beside the other graph's.
   // `overhead_bytes` grows to what the run has on the device besides its arena.

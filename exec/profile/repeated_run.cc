@@ -73,9 +73,13 @@ Status RepeatedRun::WarmUp(double seconds) {
   return Unit{};
 }
 
-void RepeatedRun::Collect(Means* means, const std::function<bool(TaskId)>& counts) {
-  times_.clear();
+void RepeatedRun::ReadTimes() {
+  if (!times_.empty()) return;
   for (TaskId id = 0; id < graph().TaskCount(); ++id) times_.push_back(run_->Time(id));
+}
+
+void RepeatedRun::Collect(Means* means, const std::function<bool(TaskId)>& counts) {
+  ReadTimes();
   std::vector<std::vector<double>> times(primitives_.size());
   for (TaskId id = 0; id < graph().TaskCount(); ++id) {
     if (primitive_[id] == kNone || !counts(id)) continue;
@@ -86,17 +90,22 @@ void RepeatedRun::Collect(Means* means, const std::function<bool(TaskId)>& count
   }
 }
 
-Status RepeatedRun::Measure(double seconds, Means* means,
-                            const std::function<bool(TaskId)>& counts) {
+Status RepeatedRun::Measure(double seconds, const std::function<void()>& collect) {
   const PhaseTimes::Part part(options_.phase_times, &PhaseTime::measuring_s);
   const Clock::time_point begin = Clock::now();
   for (int i = 0; i < kFewestIterations || Since(begin) < seconds; ++i) {
     for (int k = 0; k <= pause_; ++k) {
       if (const Status done = RunIteration(); !done.ok()) return done;
     }
-    Collect(means, counts);
+    ReadTimes();
+    collect();
   }
   return Unit{};
+}
+
+Status RepeatedRun::Measure(double seconds, Means* means,
+                            const std::function<bool(TaskId)>& counts) {
+  return Measure(seconds, [&] { Collect(means, counts); });
 }
 
 Status RepeatedRun::Measure(double seconds, Means* means) {

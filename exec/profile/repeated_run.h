@@ -51,7 +51,9 @@ class RepeatedRun {
   // `counts` says whether a task counts, after each iteration.
   Status Measure(double seconds, Means* means, const std::function<bool(TaskId)>& counts);
   Status Measure(double seconds, Means* means);
-  // Adds the means of the last iteration.
+  // `collect` is called after each iteration that counts, to look at Time() and to Collect().
+  Status Measure(double seconds, const std::function<void()>& collect);
+  // Adds the means of the last iteration, which it need not ask the device for twice.
   void Collect(Means* means, const std::function<bool(TaskId)>& counts);
 
   const TaskGraph& graph() const { return lowered_.graph; }
@@ -66,6 +68,8 @@ class RepeatedRun {
   std::vector<std::int64_t> ScratchBytes() const;
 
  private:
+  void ReadTimes();
+
   LoweredPlan lowered_;  // The run refers to it.
   const RepeatedRunOptions options_;
   std::unique_ptr<PlanRun> run_;

@@ -30,11 +30,13 @@ TaskCompany::TaskCompany(std::span<const TaskTime> times) {
   ends_ = Sorted(std::move(ends));
 }
 
-double TaskCompany::Of(const TaskTime& time) const {
+double TaskCompany::Of(const TaskTime& time) const { return std::max(0.0, OfOther(time) - 1); }
+
+double TaskCompany::OfOther(const TaskTime& time) const {
   const auto duration = static_cast<double>(time.end_ns - time.start_ns);
   if (duration <= 0) return 0;
   const auto work = [this](std::int64_t at) { return starts_.Until(at) - ends_.Until(at); };
-  return std::max(0.0, (work(time.end_ns) - work(time.start_ns)) / duration - 1);
+  return (work(time.end_ns) - work(time.start_ns)) / duration;
 }
 
 }  // namespace twinstep

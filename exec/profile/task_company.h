@@ -18,6 +18,8 @@ class TaskCompany {
 
   // Mean number of other tasks that ran while one of `times` did. 0 if it took no time.
   double Of(const TaskTime& time) const;
+  // The same of a task that is none of `times`.
+  double OfOther(const TaskTime& time) const;
 
  private:
   // Moments in order, and their sums: the work that was done until `ns` is a difference of two

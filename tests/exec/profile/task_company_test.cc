@@ -19,6 +19,9 @@ TEST(TaskCompanyTest, ShareOfTheTimeThatOthersRun) {
   EXPECT_DOUBLE_EQ(company.Of(times[2]), 1);
   EXPECT_DOUBLE_EQ(company.Of(times[3]), 0);
   EXPECT_DOUBLE_EQ(company.Of({0, 0}), 0);
+  EXPECT_DOUBLE_EQ(company.OfOther({0, 400}), 3.1 / 4);
+  EXPECT_DOUBLE_EQ(company.OfOther({150, 250}), 0);
+  EXPECT_DOUBLE_EQ(company.OfOther({0, 0}), 0);
 }
 
 RC_GTEST_PROP(TaskCompanyProperty, EqualsTheSumOfOverlaps, ()) {
