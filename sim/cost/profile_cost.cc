@@ -251,7 +251,8 @@ bool MeasuredMovements::Apply(const Points& points, double bytes, double then_s,
       change != 1 || bytes < points.front().bytes || bytes > points.back().bytes;
 
   const double old_flow = cost->FlowSeconds();
-  latency = std::min(latency, seconds);
+  // What computing beside it costs was measured of the whole time, and slows flows only.
+  latency = cost->beside_compute > 1 ? 0 : std::min(latency, seconds);
   cost->fixed_s = latency * change;
   const double flow = (seconds - latency) * change;
   if (flow <= 0 || !(old_flow > 0)) {

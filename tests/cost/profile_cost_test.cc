@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "sim/cost/graph_costs.h"
 #include "tests/cost/cost_graph.h"
@@ -201,6 +202,33 @@ TEST(MeasuredMovementsTest, CollectivesByGroupAndSize) {
   EXPECT_FALSE(movements.Send(1001000, true, &send));
   EXPECT_NEAR(send.Seconds(), 45e-6, 1e-12);
   EXPECT_TRUE(movements.Send(1001000, false, &send));
+}
+
+// Engines slow flows, not latencies: where company was measured, it slows the whole time.
+TEST(MeasuredMovementsTest, WhatComputingCostsIsOfTheWholeTime) {
+  const Cluster cluster = PlainCluster();
+  const std::string two_sizes = R"(
+      collectives { op: "all_gather" group_size: 2 ranks_per_node: 2 bytes: 1000 median_s: 30e-6 }
+      collectives { op: "all_gather" group_size: 2 ranks_per_node: 2 bytes: 8001000
+                    median_s: 110e-6 )";
+  const auto measured = [&](const std::string& beside, std::int64_t bytes) {
+    const MeasuredMovements movements(Parse(two_sizes + beside + "}"), cluster);
+    const GroupShape two{2, 1, 2, 2};
+    MovementCost cost =
+        CollectiveCost(cluster, OpCode::kAllGather, static_cast<double>(bytes), two);
+    EXPECT_FALSE(movements.Collective(Collective(OpCode::kAllGather, bytes), two, &cost));
+    return cost;
+  };
+  for (const auto& [bytes, seconds] : {std::pair{1000, 30e-6}, {4001000, 70e-6}}) {
+    const MovementCost alone = measured("", bytes);
+    const MovementCost company = measured("beside_compute_s: 440e-6", bytes);
+    EXPECT_EQ(alone.beside_compute, 0);
+    EXPECT_NEAR(alone.fixed_s, 30e-6, 1e-7);
+    EXPECT_NEAR(alone.Seconds(), seconds, 1e-12);
+    EXPECT_NEAR(company.beside_compute, 4, 1e-12);
+    EXPECT_EQ(company.fixed_s, 0);
+    EXPECT_NEAR(company.FlowSeconds(), seconds, 1e-12);
+  }
 }
 
 TEST(MeasuredMovementsTest, SumsDependOnTheirType) {
