@@ -28,6 +28,15 @@ double GradientBytes(const Model& model) {
   return recipe.gradient_precision() == PARAMETER_GRADIENT ? parameter : std::max(4.0, parameter);
 }
 
+// Both ways, copies were measured beside computation while all GPUs copied, one way likewise. What
+// they lose both ways beyond that is no matter of computation, but of GPUs that share the host.
+double CopiesSlowdown(const Profile& profile) {
+  const Interference& x = profile.interference();
+  if (profile.measured_on().node().gpus() < 2) return 0;
+  if (!(x.h2d_beside_compute() > 0) || !(x.d2h_beside_compute() > 0)) return 0;
+  return x.copy_beside_compute() / std::max(x.h2d_beside_compute(), x.d2h_beside_compute());
+}
+
 Interference FactorsOf(const Cluster& cluster, const Profile* profile) {
   Interference factors = profile != nullptr && profile->has_interference()
                              ? profile->interference()
@@ -35,6 +44,9 @@ Interference FactorsOf(const Cluster& cluster, const Profile* profile) {
   factors.set_compute_beside_copy(OneIfUnset(factors.compute_beside_copy()));
   factors.set_compute_beside_collective(OneIfUnset(factors.compute_beside_collective()));
   factors.set_copy_beside_compute(OneIfUnset(factors.copy_beside_compute()));
+  if (const double slowdown = profile != nullptr ? CopiesSlowdown(*profile) : 0; slowdown > 1) {
+    factors.set_copy_beside_compute(factors.copy_beside_compute() / slowdown);
+  }
   factors.set_collective_beside_compute(OneIfUnset(factors.collective_beside_compute()));
   factors.set_h2d_beside_host(OneIfUnset(factors.h2d_beside_host()));
   factors.set_d2h_beside_host(OneIfUnset(factors.d2h_beside_host()));
@@ -69,6 +81,7 @@ LinkOverrides OverridesOf(const Profile* profile) {
   overrides.dram_bytes_per_s = profile->measured_on().node().host().dram_bytes_per_s();
   overrides.copying_gpus =
       static_cast<double>(std::max<std::int64_t>(1, profile->measured_on().node().gpus()));
+  overrides.copies_slowdown = CopiesSlowdown(*profile);
   // Both directions at once, from the largest copy that was measured so.
   std::int64_t largest = 0;
   for (const CopySample& copy : profile->copies()) {

@@ -29,8 +29,9 @@ enum class LinkKind : std::uint8_t {
   kNicOut,  // A NIC port.
   kNicIn,
   kHostCompute,  // The cores of a node, in bytes of CPU Adam's traffic.
+  kHostCopies,   // What copies of all GPUs of a node share, both directions together.
 };
-inline constexpr int kLinkKindCount = static_cast<int>(LinkKind::kHostCompute) + 1;
+inline constexpr int kLinkKindCount = static_cast<int>(LinkKind::kHostCopies) + 1;
 const char* Name(LinkKind kind);
 
 // A shared resource. Capacity is divided max-min fairly among the flows that cross it. In a

@@ -50,9 +50,7 @@ LinkMap::LinkMap(const TaskGraph& graph, const Cluster& cluster, const LinkOverr
     const double beside = overrides.host_adam_params_per_s_beside_copies;
     if (beside > 0) {
       // Measured beside copies both ways: with them it fills the memory's bandwidth.
-      const double copies =
-          copying * (duplex_bytes_per_s_ > 0 ? duplex_bytes_per_s_
-                                             : pcie.h2d_bytes_per_s() + pcie.d2h_bytes_per_s());
+      const double copies = copying * BothWays();
       const double adam = beside * host_adam_bytes_per_param_;
       double filled = dram;
       if (copying > 1) {
@@ -65,6 +63,11 @@ LinkMap::LinkMap(const TaskGraph& graph, const Cluster& cluster, const LinkOverr
       const double share = (filled - copies) / adam;
       if (share > 0) host_adam_dram_share_ = std::min(host_adam_dram_share_, share);
     }
+  }
+
+  if (overrides.copies_slowdown > 1) {
+    host_copies_bytes_per_s_ =
+        static_cast<double>(layout_.gpus_per_node()) * BothWays() / overrides.copies_slowdown;
   }
 
   // Measured beside copies one way, of `copying` GPUs at once: what Adam loses is what they take.
@@ -83,6 +86,12 @@ LinkMap::LinkMap(const TaskGraph& graph, const Cluster& cluster, const LinkOverr
   }
   shares_.reserve(graph_.ranks.size());
   for (std::uint32_t i = 0; i < graph_.ranks.size(); ++i) shares_.push_back(SharesOf(i));
+}
+
+double LinkMap::BothWays() const {
+  const Pcie& pcie = cluster_.node().pcie();
+  return duplex_bytes_per_s_ > 0 ? duplex_bytes_per_s_
+                                 : pcie.h2d_bytes_per_s() + pcie.d2h_bytes_per_s();
 }
 
 std::uint32_t LinkMap::ClassOf(std::uint32_t global_rank) const {
@@ -196,6 +205,8 @@ double LinkMap::Capacity(LinkKind kind) const {
       return layout_.nic_port_bytes_per_s() *
              std::max(OneIfUnset(node.nic().collective_efficiency()),
                       OneIfUnset(node.nic().p2p_efficiency()));
+    case LinkKind::kHostCopies:
+      return host_copies_bytes_per_s_;
     case LinkKind::kHostCompute:
       return host_adam_params_per_s_ * host_adam_bytes_per_param_;
   }
@@ -216,7 +227,8 @@ void LinkMap::AddHop(LinkKind kind, std::uint32_t lowest, double multiplicity,
     if (kind == LinkKind::kUplinkH2D || kind == LinkKind::kUplinkD2H) {
       index = layout_.UplinkOf(index);
     }
-    if (kind == LinkKind::kDram || kind == LinkKind::kHostCompute) index = 0;
+    if (kind == LinkKind::kDram || kind == LinkKind::kHostCompute || kind == LinkKind::kHostCopies)
+      index = 0;
     links_.push_back({.kind = kind,
                       .node = static_cast<std::uint32_t>(NodeOf(owner)),
                       .index = static_cast<std::uint32_t>(index),
@@ -237,6 +249,7 @@ void LinkMap::AddPcie(std::uint32_t rank_class, bool h2d, double share, double u
 void LinkMap::AddCopy(RankId rank, bool h2d, std::vector<RouteHop>* hops) {
   AddPcie(rank, h2d, 1, 1, hops);
   AddHostMemory(rank, hops);
+  AddHop(LinkKind::kHostCopies, shares_[rank].node.lowest_class, shares_[rank].node.own, hops);
   const double adam_share = h2d ? h2d_adam_share_ : d2h_adam_share_;
   if (adam_share > 0) {
     const Share& node = shares_[rank].node;

@@ -28,6 +28,8 @@ struct LinkOverrides {
   // Where that was measured: GPUs of the node, which all copied at once while all ranks' Adam ran
   // (so one GPU's copies take their part of what Adam lost), and the host's triad figure.
   double copying_gpus = 1, dram_bytes_per_s = 0;
+  // How much longer copies both ways take while all GPUs of a node copy so; 0 = no longer.
+  double copies_slowdown = 0;
 };
 
 // STREAM triad counts 24 bytes where write-allocate moves 32.
@@ -108,12 +110,13 @@ class LinkMap {
   void AddPcie(std::uint32_t rank_class, bool h2d, double share, double uplink_share,
                std::vector<RouteHop>* hops);
   double Capacity(LinkKind kind) const;
+  double BothWays() const;  // Bytes a second of one GPU's copies, both directions together.
 
   const TaskGraph& graph_;
   const Cluster cluster_;
   const NodeLayout layout_;
   double duplex_bytes_per_s_ = 0;  // 0 = no limit beyond the two directions'.
-  double dram_bytes_per_s_ = 0;
+  double dram_bytes_per_s_ = 0, host_copies_bytes_per_s_ = 0;  // 0 = no limit known.
   double host_adam_params_per_s_ = 0, host_adam_bytes_per_param_ = 0;
   double host_adam_dram_share_ = 1;  // DRAM bytes that count, of one byte of Adam's traffic.
   // Bytes of Adam's traffic that one byte of a copy displaces; 0 = none but DRAM's.

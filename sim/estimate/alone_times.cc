@@ -6,7 +6,7 @@ namespace twinstep {
 namespace {
 
 bool CarriesBothWays(LinkKind kind) {
-  return kind == LinkKind::kPcieDuplex || kind == LinkKind::kDram;
+  return kind == LinkKind::kPcieDuplex || kind == LinkKind::kDram || kind == LinkKind::kHostCopies;
 }
 
 }  // namespace

@@ -417,6 +417,33 @@ TEST(ProfileInComputeCostsTest, CopiesOfOneGpuTakeOfHostAdamTheirPart) {
   EXPECT_EQ(costs.links[memory.link].bytes_per_s, 2 * 84e9 + 28e9);
 }
 
+// Both ways, copies of both GPUs took 1.25 times as long: computation is not to blame for more than
+// what it cost one way.
+TEST(ProfileInComputeCostsTest, CopiesOfAllGpusShareTheHost) {
+  Cluster cluster = PlainCluster();
+  Node* const node = cluster.mutable_node();
+  node->mutable_pcie()->set_h2d_bytes_per_s(50e9);
+  node->mutable_pcie()->set_d2h_bytes_per_s(50e9);
+  Profile profile = Parse(R"(
+      interference { copy_beside_compute: 1.25 h2d_beside_compute: 1 d2h_beside_compute: 1 })");
+  CostGraph graph(2);
+  graph.Copy(0, true, 1'000'000);
+  graph.Copy(1, false, 1'000'000);
+  for (const std::int64_t gpus : {1, 2}) {
+    node->set_gpus(gpus);
+    *profile.mutable_measured_on() = cluster;
+    node->set_gpus(2);
+    const Result<GraphCosts> costs = ComputeCosts(graph.graph(), Model(), cluster, &profile);
+    ASSERT_TRUE(costs.ok()) << costs.error().message;
+    double shared_bytes_per_s = 0;
+    for (const Link& link : costs.value().links) {
+      if (link.kind == LinkKind::kHostCopies) shared_bytes_per_s = link.bytes_per_s;
+    }
+    EXPECT_EQ(costs.value().interference.copy_beside_compute(), gpus == 1 ? 1.25 : 1);
+    EXPECT_EQ(shared_bytes_per_s, gpus == 1 ? 0 : 160e9);  // 40 of 50 GB/s a GPU and direction.
+  }
+}
+
 TEST(ProfileInComputeCostsTest, LinksCarryWhatWasMeasuredOnThem) {
   // 1 MB in 25 us is 40 GB/s, twice the cluster's constant.
   Profile profile = Parse(R"(
