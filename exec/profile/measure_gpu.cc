@@ -601,7 +601,8 @@ class GpuMeasurement {
     BeginPhase("Adam on the host");
     const std::optional<AdamTask> adam = FindAdam();
     if (!adam.has_value()) return Unit{};
-    const Layers& layers = layers_.front();
+    // On as many GPUs as there are: they share the host.
+    const Layers& layers = *std::ranges::max_element(layers_, {}, &Layers::ranks);
     const auto elements = layers.ranks() * static_cast<double>(adam->elements);
     // Layers that compute for longer than all updates take.
     const int repeats =
