@@ -8,6 +8,7 @@
 #include <cmath>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "sim/cost/graph_costs.h"
 #include "tests/cost/cost_graph.h"
@@ -40,6 +41,24 @@ std::string Sample(std::int64_t m, std::int64_t n, std::int64_t k, double second
 
 MeasuredOperators Operators(const Profile& profile, const Cluster& cluster) {
   return MeasuredOperators(profile, OperatorRoofline(cluster, kGradientBytes), kGradientBytes);
+}
+
+// Of a task's first flow, those over links of a kind.
+std::vector<RouteHop> HopsOf(const GraphCosts& costs, TaskId id, LinkKind kind) {
+  std::vector<RouteHop> hops;
+  const Flow& flow = costs.flows[costs.Of(id).flow_begin];
+  for (std::uint32_t i = 0; i < flow.hop_count; ++i) {
+    const RouteHop& hop = costs.hops[flow.hop_begin + i];
+    if (costs.links[hop.link].kind == kind) hops.push_back(hop);
+  }
+  return hops;
+}
+
+// What a byte of a copy takes of the cores' traffic.
+double HostComputeShare(const GraphCosts& costs, TaskId copy) {
+  double share = 0;
+  for (const RouteHop& hop : HopsOf(costs, copy, LinkKind::kHostCompute)) share += hop.multiplicity;
+  return share;
 }
 
 double Roofline(const Cluster& cluster, const OpShape& shape) {
@@ -363,18 +382,9 @@ TEST(ProfileInComputeCostsTest, CopiesTakeOfHostAdamWhatWasMeasured) {
   const Result<GraphCosts> result = ComputeCosts(graph.graph(), Model(), cluster, &profile);
   ASSERT_TRUE(result.ok()) << result.error().message;
   const GraphCosts& costs = result.value();
-  const auto share = [&](TaskId id) {
-    const Flow& flow = costs.flows[costs.Of(id).flow_begin];
-    double sum = 0;
-    for (std::uint32_t i = 0; i < flow.hop_count; ++i) {
-      const RouteHop& hop = costs.hops[flow.hop_begin + i];
-      if (costs.links[hop.link].kind == LinkKind::kHostCompute) sum += hop.multiplicity;
-    }
-    return sum;
-  };
   // A quarter of 56 GB/s to 28 GB/s of copies, half of it to 56.
-  EXPECT_EQ(share(up), 0.5);
-  EXPECT_EQ(share(down), 0.5);
+  EXPECT_EQ(HostComputeShare(costs, up), 0.5);
+  EXPECT_EQ(HostComputeShare(costs, down), 0.5);
 }
 
 // Adam of all ranks ran beside copies of all GPUs: one GPU's copies take their part of it, and the
@@ -399,22 +409,14 @@ TEST(ProfileInComputeCostsTest, CopiesOfOneGpuTakeOfHostAdamTheirPart) {
   const Result<GraphCosts> result = ComputeCosts(graph.graph(), Model(), cluster, &profile);
   ASSERT_TRUE(result.ok()) << result.error().message;
   const GraphCosts& costs = result.value();
-  const auto hop_of = [&](TaskId id, LinkKind kind) {
-    const Flow& flow = costs.flows[costs.Of(id).flow_begin];
-    for (std::uint32_t i = 0; i < flow.hop_count; ++i) {
-      const RouteHop& hop = costs.hops[flow.hop_begin + i];
-      if (costs.links[hop.link].kind == kind) return hop;
-    }
-    ADD_FAILURE() << "no such hop";
-    return RouteHop();
-  };
   // A quarter of 56 GB/s to twice 28 GB/s of copies, half of it to twice 56.
-  EXPECT_EQ(hop_of(up, LinkKind::kHostCompute).multiplicity, 0.25);
-  EXPECT_EQ(hop_of(down, LinkKind::kHostCompute).multiplicity, 0.25);
+  EXPECT_EQ(HostComputeShare(costs, up), 0.25);
+  EXPECT_EQ(HostComputeShare(costs, down), 0.25);
   // Twice 84 GB/s of copies and 28 of Adam, each byte of which counts.
-  const RouteHop memory = hop_of(adam, LinkKind::kDram);
-  EXPECT_EQ(memory.multiplicity, 1);
-  EXPECT_EQ(costs.links[memory.link].bytes_per_s, 2 * 84e9 + 28e9);
+  const std::vector<RouteHop> memory = HopsOf(costs, adam, LinkKind::kDram);
+  ASSERT_EQ(memory.size(), 1u);
+  EXPECT_EQ(memory[0].multiplicity, 1);
+  EXPECT_EQ(costs.links[memory[0].link].bytes_per_s, 2 * 84e9 + 28e9);
 }
 
 // Both ways, copies of both GPUs took 1.25 times as long: computation is not to blame for more than

@@ -382,6 +382,12 @@ TEST_P(EngineTest, CopiesBesideHostTasksAndTheOtherDirection) {
   ExpectTime(replay.end_ps[2], 3'250'000'000, "H2D");
 }
 
+// All computation is 1.25 times as fast after a rest, for 50 ms at most.
+void SetClocks(GraphCosts& costs, double boost_per_rest) {
+  for (TaskCost& cost : costs.costs) cost.rested_speedup = 1.25;
+  costs.clocks = {.boost_ps = 50'000'000'000, .boost_per_rest = boost_per_rest, .left_ps = {}};
+}
+
 // Compute of 10 ms, a rest of 4 ms while a copy runs, and compute of 10 ms.
 TEST_P(EngineTest, ComputeIsFasterAfterARest) {
   GraphBuilder builder(1);
@@ -392,25 +398,26 @@ TEST_P(EngineTest, ComputeIsFasterAfterARest) {
   builder.Order(copy, last);
   const TaskGraph graph = builder.Build();
   CostBuilder costs(graph);
-  costs.Set(0, 10'000'000'000, {});
-  costs.Set(1, 4'000'000'000, {});
-  costs.Set(2, 10'000'000'000, {});
-  for (TaskCost& cost : costs.costs().costs) cost.rested_speedup = 1.25;
-  costs.costs().clocks = {.boost_ps = 50'000'000'000, .boost_per_rest = 0.5, .left_ps = {}};
+  costs.Set(builder.Id(first), 10'000'000'000, {});
+  costs.Set(builder.Id(copy), 4'000'000'000, {});
+  costs.Set(builder.Id(last), 10'000'000'000, {});
+  SetClocks(costs.costs(), /*boost_per_rest=*/0.5);
   Replay replay = Run(graph, costs.costs());
-  ExpectTime(replay.end_ps[0], 10'000'000'000, "before the rest");
+  ExpectTime(replay.end_ps[builder.Id(first)], 10'000'000'000, "before the rest");
   // 2 ms at 1.25 times the speed.
-  ExpectTime(replay.end_ps[2] - replay.start_ps[2], 9'500'000'000, "after the rest");
+  ExpectTime(replay.end_ps[builder.Id(last)] - replay.start_ps[builder.Id(last)], 9'500'000'000,
+             "after the rest");
 
   // No more than there is room for.
   costs.costs().clocks.boost_ps = 1'000'000'000;
   replay = Run(graph, costs.costs());
-  ExpectTime(replay.end_ps[2] - replay.start_ps[2], 9'750'000'000, "after the rest");
+  ExpectTime(replay.end_ps[builder.Id(last)] - replay.start_ps[builder.Id(last)], 9'750'000'000,
+             "after the rest");
 
   // What is left at the end is there at the begin: 4 ms of rest give 24, of which 8 are spent.
-  costs.costs().clocks = {.boost_ps = 50'000'000'000, .boost_per_rest = 6, .left_ps = {}};
+  SetClocks(costs.costs(), /*boost_per_rest=*/6);
   replay = Run(graph, costs.costs());
-  ExpectTime(replay.end_ps[0], 8'000'000'000, "rested from the begin");
+  ExpectTime(replay.end_ps[builder.Id(first)], 8'000'000'000, "rested from the begin");
 }
 
 // As above, and the rest begins with 1 ms of a collective, which gives nothing back and takes
@@ -433,8 +440,7 @@ TEST_P(EngineTest, CommunicationIsNoRest) {
   costs.Set(builder.Id(copy), 3'000'000'000, {});
   costs.Set(builder.Id(last), 10'000'000'000, {});
   costs.Set(builder.Id(beside), 1'000'000'000, {});
-  for (TaskCost& cost : costs.costs().costs) cost.rested_speedup = 1.25;
-  costs.costs().clocks = {.boost_ps = 50'000'000'000, .boost_per_rest = 0.5, .left_ps = {}};
+  SetClocks(costs.costs(), /*boost_per_rest=*/0.5);
   const Replay replay = Run(graph, costs.costs());
   // 1.5 ms at 1.25 times the speed.
   ExpectTime(replay.end_ps[builder.Id(last)] - replay.start_ps[builder.Id(last)], 9'625'000'000,
