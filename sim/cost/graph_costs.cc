@@ -259,8 +259,9 @@ class CostBuilder {
     cost->beside_d2h = slowdown(estimate.beside_d2h);
     cost->beside_both = slowdown(estimate.beside_both);
     cost->beside_collective = slowdown(estimate.beside_collective);
-    if (out_.clocks.boost_ps > 0)
+    if (out_.clocks.boost_ps > 0) {
       cost->rested_speedup = std::max(1.0F, slowdown(estimate.rested_speedup));
+    }
     const double most = out_.interference.compute_beside_copy() - 1;
     if (estimate.beside_both > 0 && most > 0) {
       cost->interference_sensitivity =

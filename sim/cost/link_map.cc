@@ -227,8 +227,10 @@ void LinkMap::AddHop(LinkKind kind, std::uint32_t lowest, double multiplicity,
     if (kind == LinkKind::kUplinkH2D || kind == LinkKind::kUplinkD2H) {
       index = layout_.UplinkOf(index);
     }
-    if (kind == LinkKind::kDram || kind == LinkKind::kHostCompute || kind == LinkKind::kHostCopies)
+    if (kind == LinkKind::kDram || kind == LinkKind::kHostCompute ||
+        kind == LinkKind::kHostCopies) {
       index = 0;
+    }
     links_.push_back({.kind = kind,
                       .node = static_cast<std::uint32_t>(NodeOf(owner)),
                       .index = static_cast<std::uint32_t>(index),
