@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "exec/cpu/cpu_backend.h"
 #include "exec/profile/build_profile.h"
@@ -18,7 +20,6 @@
 #include "sim/cost/graph_costs.h"
 #include "sim/engine/engine.h"
 #include "sim/lower/lower.h"
-#include "sim/textproto/text_file.h"
 #include "tests/exec/runtime/small_models.h"
 #include "tests/exec/runtime/training_run.h"
 

@@ -28,7 +28,7 @@ TaskGraph GraphOf(const Plan& plan, std::int64_t gpus) {
   return Lower(model, cluster, resolved, {.fold = false}).value();
 }
 
-// How many tasks there are of each rank, phase, block and shape.
+// How many tasks there are of each rank, phase, block, micro-batch and shape.
 using Counts = std::map<std::tuple<RankId, Phase, std::uint16_t, std::uint16_t, ShapeId>, int>;
 Counts CountsOf(const TaskGraph& graph) {
   Counts counts;
