@@ -1,6 +1,7 @@
 #include "exec/profile/gpu_profile.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "exec/cuda/cuda_options.h"
 #include "exec/profile/build_profile.h"

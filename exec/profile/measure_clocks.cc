@@ -7,7 +7,10 @@
 #include <thread>
 #include <vector>
 
+#include "exec/profile/phase_times.h"
+#include "exec/profile/primitive.h"
 #include "exec/profile/statistics.h"
+#include "sim/graph/task_graph.h"
 
 namespace twinstep {
 namespace {

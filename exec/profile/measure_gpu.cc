@@ -576,7 +576,7 @@ class GpuMeasurement {
     return layers.ok() ? measure(layers.value()) : layers.error();
   }
 
-  // The largest update that is not too large, of the first plan that has one; null without any.
+  // The largest update that is not too large, of the first plan that has one.
   struct AdamTask {
     const TaskGraph* graph = nullptr;
     TaskId id = kNone;
@@ -604,10 +604,10 @@ class GpuMeasurement {
     // On as many GPUs as there are: they share the host.
     const Layers& layers = *std::ranges::max_element(layers_, {}, &Layers::ranks);
     const auto elements = layers.ranks() * static_cast<double>(adam->elements);
-    // Layers that compute for longer than all updates take.
     const int repeats =
         std::clamp(static_cast<int>(static_cast<double>(kMostHostElements) / elements),
                    kFewestUpdates, kProbeRepeats);
+    // Layers that compute for longer than all updates take.
     const double least_s = (repeats + 1) * elements / options_.sizes.least_adam_params_per_s;
     const double once_s = FlopsOfRank(layers.once.graph) / layers_flops_per_s_;
     const Result<LoweredPlan> longer =

@@ -31,7 +31,7 @@ namespace twinstep {
 // What machine constants are measured on, and how long the machine warms up.
 struct ProbeSizes {
   double warm_up_s = 2;  // Of steady load, so that clocks are those of a training.
-  double layers_s = 1;   // Of an iteration of the layers, at most; as long as the model's.
+  double layers_s = 1;   // Of an iteration of the layers, at most; else as long as the model's.
   // Between two iterations that are looked at, so that the device has no time to cool.
   double pause_s = 0.1;
   // Copies that run beside operators; large ones, as chunks and activations are.
@@ -68,7 +68,7 @@ struct GpuSamples {
   double bf16_flops_per_s = 0;    // A large matrix product.
   double memory_bytes_per_s = 0;  // A large copy on the device, read and written.
   double h2d_bytes_per_s = 0, d2h_bytes_per_s = 0, duplex_bytes_per_s = 0;
-  std::int64_t gpus = 0;                   // Of the plans.
+  std::int64_t gpus = 0;                   // Of the largest plan.
   double all_gpus_copies_bytes_per_s = 0;  // Both ways; 0 where the plans have one GPU.
   double copy_latency_s = 0;               // Of the smallest copy.
   double dispatch_s = 0;                   // Of one task, where the host cannot keep up.

@@ -48,7 +48,7 @@ struct MeasureOptions {
   double seconds = 5;  // To spend; a plan whose iterations take longer gets its few iterations.
   // Called at the begin of each of at most kMeasuringRounds rounds.
   std::function<void()> begin_round = {};
-  PhaseTimes* phase_times = nullptr;  // Adds how long what took.
+  PhaseTimes* phase_times = nullptr;  // Adds how long each phase took.
 };
 
 // Adds to `samples`, which may hold other plans' times. An Error (kNo) names rank and pool where

@@ -3,7 +3,9 @@
 //   ProbeRuns runs(model, plan, /*data=*/"", {.make_backend = ...}, /*warm_up_s=*/0.25);
 //   Means means;
 //   Status done = runs.MeasureAlone(std::move(probes), /*seconds=*/1, &means);
-//   done = runs.MeasureBeside({.layers = &layers, .first = copies, .seconds = 1}, &means);
+//   std::int64_t overhead_bytes = 0;
+//   done = runs.MeasureBeside({.layers = &layers, .first = copies, .seconds = 1}, &means,
+//                             &overhead_bytes);
 #pragma once
 
 #include <cstdint>

@@ -14,8 +14,8 @@ namespace twinstep {
 
 struct Repeats {
   std::int64_t layers = 1;  // Of what belongs to a layer.
-  std::int64_t optimizer =
-      1;  // Of the optimizer's steps; of the layers' as often as `layers`, too.
+  // Of the optimizer's steps; of a layer's in each of its repetitions.
+  std::int64_t optimizer = 1;
 };
 
 // `graph` is unfolded, with ids of blocks below `layers` as its layers. A pass is what follows one
