@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "exec/cpu/task_call.h"
 #include "exec/runtime/operand_addresses.h"
 #include "sim/str_cat.h"
 
@@ -183,17 +184,11 @@ bool CpuBackend::Run(std::uint32_t id, std::size_t /*thread*/) {
   const OpShape& shape = graph.shapes[task.shape];
   if (monitor_ != nullptr && !monitor_->Start(id)) return false;
   times_[id].start_ns = Now();
-  std::byte* const* operands = operands_.data() + task.operand_begin;
   if (IsCopy(shape.op)) {
+    std::byte* const* operands = operands_.data() + task.operand_begin;
     std::memcpy(operands[1], operands[0], static_cast<std::size_t>(shape.dims[0]));
   } else {
-    options_.kernel(id, {.shape = shape,
-                         .gradient_dtype = program_->gradient_dtype,
-                         .state_dtype = program_->state_dtype,
-                         .reads = {operands, task.read_count},
-                         .writes = {operands + task.read_count, task.write_count},
-                         .step = step_,
-                         .place = program_->places[id]});
+    options_.kernel(id, CpuCallOf(*program_, id, operands_, step_));
   }
   times_[id].end_ns = Now();
   finished_[id].store(true, std::memory_order_release);

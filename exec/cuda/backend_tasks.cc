@@ -1,5 +1,6 @@
 // What a task of one rank runs: an operator, a copy or a host task.
 
+#include "exec/cpu/task_call.h"
 #include "exec/cuda/cuda_backend.h"
 #include "exec/cuda/cuda_error.h"
 #include "exec/cuda/kernels/elementwise.h"
@@ -59,15 +60,7 @@ KernelCall CudaBackend::GemmCallOf(TaskId id, const std::byte** residual) {
 }
 
 void CudaBackend::RunOnHost(TaskId id) {
-  const Task& task = program_->graph->tasks[id];
-  std::byte* const* operands = operands_.data() + task.operand_begin;
-  GpuOf(id).worker->Run({.shape = program_->graph->shapes[task.shape],
-                         .gradient_dtype = program_->gradient_dtype,
-                         .state_dtype = program_->state_dtype,
-                         .reads = {operands, task.read_count},
-                         .writes = {operands + task.read_count, task.write_count},
-                         .step = step_,
-                         .place = program_->places[id]});
+  GpuOf(id).worker->Run(CpuCallOf(*program_, id, operands_, step_));
 }
 
 Status CudaBackend::LaunchOperator(TaskId id) {
