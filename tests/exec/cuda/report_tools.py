@@ -52,6 +52,21 @@ def measured(path):
     return values
 
 
+def validate(twinstep, backend, stem, *words):
+    """Runs `twinstep validate` with these words besides, and compresses its traces; what measured()
+    says, None where it failed. Files are named after `stem`."""
+    result, traces = stem.with_name(f'{stem.name}.json'), stem.with_name(f'{stem.name}.traces')
+    result.unlink(missing_ok=True)  # An earlier run's.
+    # 1: it has run, and a tolerance is exceeded.
+    if run([twinstep, 'validate', '--backend', backend, *words, '--drop', 0, '--json', result,
+            '--save-traces', traces], stem.with_name(f'{stem.name}.log')) > 1:
+        return None
+    if not result.exists():
+        return None
+    compress(traces)
+    return measured(result)
+
+
 def compress(folder):
     for trace in folder.glob('*.pb'):
         with open(trace, 'rb') as source, gzip.open(f'{trace}.gz', 'wb', 9) as target:

@@ -25,8 +25,8 @@ import shutil
 import sys
 import time
 
-from report_tools import (MEASURED_COLUMNS, compress, measured, measured_text, print_errors,
-                          print_ranking, run, write_words)
+from report_tools import (MEASURED_COLUMNS, measured_text, print_errors, print_ranking, run,
+                          validate, write_words)
 
 LLAMA = ('name: "{n}" family: LLAMA hidden_size: {h} ffn_hidden_size: {f} layers: {l} '
          'attention_heads: {a} vocab_size: {v} max_sequence_length: {s}')
@@ -204,19 +204,13 @@ class Report:
                                 if seconds > 0.005 * parsed['iteration_time_s']})
 
     def validate(self, part, tag, label, model, plan, profile):
-        result = self.work / f'{tag}.json'
-        traces = self.work / f'{tag}.traces'
-        said = self.work / f'{tag}.log'
-        result.unlink(missing_ok=True)
-        command = [self.twinstep, 'validate', '--backend', self.options.backend, '--model', model,
-                   '--plan', plan, '--data', self.data, '--profile', profile, '--steps',
-                   self.options.steps, '--drop', 0, '--json', result, '--save-traces', traces,
-                   '--tolerance', 0.05]
-        if run(command, said) > 1 or not result.exists():
-            self.add(part, label, failed=last_words(said))
-            return
-        compress(traces)
-        self.add(part, label, **measured(result))
+        values = validate(self.twinstep, self.options.backend, self.work / tag, '--model', model,
+                          '--plan', plan, '--data', self.data, '--profile', profile, '--steps',
+                          self.options.steps, '--tolerance', 0.05)
+        if values is None:
+            self.add(part, label, failed=last_words(self.work / f'{tag}.log'))
+        else:
+            self.add(part, label, **values)
 
     def best_chunks(self, tag, model_text, gpus, batch_a_gpu):
         """The plan that `rank` finds, or a row that says why there is none."""

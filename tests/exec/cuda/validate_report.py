@@ -7,8 +7,8 @@
 Models are profiled once each, for all their plans of validation_rows.py; then each pair of model
 and plan is simulated and trained by `twinstep validate`. So is the plan that `twinstep rank` finds
 from that profile among all for the model and batch of the ranked rows. Rows that would begin after
-S seconds are left out, and said to be. OUT gets what each command printed, the profiles, and of every row JSON
-and compressed traces.
+S seconds are left out, and said to be. OUT gets what each command printed, the profiles, and of
+every row JSON and compressed traces.
 
 What if: FOLDER is the OUT of a run on one GPU. From that profile, with this run's table of
 collectives and nothing else of it, each plan is simulated again, and compared with what was
@@ -22,8 +22,8 @@ import re
 import shutil
 import time
 
-from report_tools import (MEASURED_COLUMNS, compress, measured, measured_text, percent, print_errors,
-                          print_ranking, run, write_words)
+from report_tools import (MEASURED_COLUMNS, measured_text, percent, print_errors, print_ranking,
+                          run, validate, write_words)
 from validation_rows import MODELS, QUICK, RANKED, ROWS
 
 PICK = "rank's pick"
@@ -43,7 +43,7 @@ def main():
     parser.add_argument('--what-if', type=pathlib.Path, help='OUT of a run on one GPU')
     parser.add_argument('--backend', default='cuda')
     parser.add_argument('--tiny', action='store_true',
-                        help='models of two layers and short sequences: a trial of this program')
+                        help='models of four layers and short sequences: a trial of this program')
     options = parser.parse_args()
     begin = time.time()
     work = options.out / 'work'
@@ -55,7 +55,11 @@ def main():
     rows = [row for row in of_gpus if (not options.quick or row[:2] in QUICK)
             and options.only in f'{row[0]} {row[1]}']
     if options.rows:
-        rows = [of_gpus[int(number)] for number in options.rows.split(',')]
+        numbers = options.rows.split(',')
+        for number in numbers:
+            if not number.isdecimal() or int(number) >= len(of_gpus):
+                parser.error(f"--rows holds '{number}', not a number from 0 to {len(of_gpus) - 1}")
+        rows = [of_gpus[int(number)] for number in numbers]
     sequence = 32 if options.tiny else 1024
     results = []
     for model in dict.fromkeys(row[0] for row in rows):
@@ -104,18 +108,14 @@ def main():
             if time.time() - begin > options.seconds:
                 entry['left_out'] = True
                 continue
-            result = work / f'{model}-{i}.json'
-            traces = work / f'{model}-{i}.traces'
-            command = [options.twinstep, 'validate', '--backend', options.backend, '--model', model_file,
-                       '--plan', plans[i], '--data', data, '--profile', profile, '--steps',
-                       options.steps, '--drop', '0', '--json', result, '--save-traces', traces,
-                       '--tolerance', '0.05', '--tolerance-kind', '0.05', '--tolerance-memory',
-                       '0.03']
-            if run(command, work / f'{model}-{i}.log') > 1 or not result.exists():
+            values = validate(options.twinstep, options.backend, work / f'{model}-{i}', '--model',
+                              model_file, '--plan', plans[i], '--data', data, '--profile', profile,
+                              '--steps', options.steps, '--tolerance', 0.05, '--tolerance-kind',
+                              0.05, '--tolerance-memory', 0.03)
+            if values is None:
                 entry['failed'] = 'validate'
                 continue
-            entry.update(measured(result))
-            compress(traces)
+            entry.update(values)
             if options.what_if and options.gpus > 1:
                 what_if(options, entry, model_file, plans[i], profile, work / f'{model}-{i}')
             print_row(entry)
