@@ -159,7 +159,7 @@ class Contention {
   }
 
   Result<std::unique_ptr<Backend>> MakeBackend() const {
-    if (on_gpu_) return MakeCudaBackend({.record_times = true});
+    if (on_gpu_) return MakeCudaBackend({.record_times = true, .gpu_a_rank = true});
     // A thread each: lanes run beside each other, as those of a GPU do.
     const int threads = kParts * static_cast<int>(plan_.d);
     return std::unique_ptr<Backend>(
@@ -239,11 +239,12 @@ class Contention {
 int Main(int argc, char** argv) {
   const std::string backend = argc > 1 ? argv[1] : "";
   const int gpus = argc > 2 ? std::atoi(argv[2]) : 0;
-  if ((backend != "cuda" && backend != "cpu") || gpus < 1) {
+  const double seconds = argc > 3 ? std::atof(argv[3]) : 1;
+  if ((backend != "cuda" && backend != "cpu") || gpus < 1 || !(seconds > 0)) {
     std::fprintf(stderr, "contention_benchmark cuda|cpu N [SECONDS]\n");
     return 2;
   }
-  Contention contention(backend == "cuda", argc > 3 ? std::atof(argv[3]) : 1);
+  Contention contention(backend == "cuda", seconds);
   for (int n = 1; n <= gpus; n *= 2) contention.Run(static_cast<std::uint32_t>(n));
   return 0;
 }
