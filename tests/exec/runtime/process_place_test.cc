@@ -64,7 +64,10 @@ TEST(ProcessPlaceTest, EveryLauncherIsUnderstood) {
     for (const char* bad : {"8", "-1", "x", ""}) {
       auto wrong = all;
       wrong[names[0]] = bad;
-      EXPECT_FALSE(Read(wrong).ok()) << bad;
+      const Result<ProcessPlace> place_of_none = Read(wrong);
+      ASSERT_FALSE(place_of_none.ok()) << bad;
+      EXPECT_THAT(place_of_none.error().message,
+                  testing::HasSubstr(names[0] + " is '" + bad + "', not a number from 0 to 7"));
     }
   }
 }
