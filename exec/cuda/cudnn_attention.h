@@ -39,8 +39,6 @@ struct AttentionPiece {
   std::int64_t begin = 0;  // The first query, in the rank's order.
   std::int64_t queries = 0;
   std::int64_t keys = 0;
-
-  bool operator==(const AttentionPiece&) const = default;
 };
 
 // The whole sequence, or the two pieces of a context-parallel rank. Of a shape that cuDNN computes.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "exec/profile/repeat_layers.h"
+#include "exec/runtime/program.h"
 #include "tests/exec/runtime/small_models.h"
 #include "tests/exec/runtime/training_run.h"
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "exec/runtime/program.h"
 #include "tests/exec/runtime/small_models.h"
 #include "tests/exec/runtime/training_run.h"
 
