@@ -9,6 +9,7 @@
 #include "exec/profile/measure_gpu.h"
 #include "exec/profile/memory_profile.h"
 #include "exec/profile/statistics.h"
+#include "sim/cost/link_map.h"
 #include "sim/graph/op.h"
 
 namespace twinstep {
@@ -77,9 +78,9 @@ void DescribePeers(const Profile& profile, NvLink* link) {
 // What was seen to pass through the host's memory: Adam reads gradient, master and moments, writes
 // the states and the parameter. Triad counts no write-allocate, and Adam's stores need none.
 double HostTrafficBytesPerSecond(const GpuSamples& samples) {
-  constexpr double kAdamBytes = 28;
-  return std::max(kAdamBytes * samples.host_adam_params_per_s[3] + samples.duplex_bytes_per_s,
-                  samples.all_gpus_copies_bytes_per_s);
+  return std::max(
+      kAdamBytesPerParam * samples.host_adam_params_per_s[3] + samples.duplex_bytes_per_s,
+      samples.all_gpus_copies_bytes_per_s);
 }
 
 Cluster GpuCluster(const Cluster& described, const Profile& profile, const GpuSamples& samples,

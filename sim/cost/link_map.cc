@@ -8,9 +8,6 @@
 namespace twinstep {
 namespace {
 
-constexpr double kAdamBytesPerParam = 28;  // 12 read and written of states, 2 + 2 of gradient and
-                                           // parameter.
-
 // A multiplicity as both engines take it: in parts of 32.
 double InParts(double multiplicity) {
   constexpr double kParts = 32;

@@ -32,6 +32,9 @@ struct LinkOverrides {
   double copies_slowdown = 0;
 };
 
+// What CPU Adam moves of the host's memory: master and moments read and written, bf16 gradient
+// read, parameter written.
+inline constexpr double kAdamBytesPerParam = 28;
 // STREAM triad counts 24 bytes where write-allocate moves 32.
 inline constexpr double kWriteAllocate = 4.0 / 3;
 

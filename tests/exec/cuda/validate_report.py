@@ -8,7 +8,7 @@ Models are profiled once each, for all their plans of validation_rows.py; then e
 and plan is simulated and trained by `twinstep validate`. So is the plan that `twinstep rank` finds
 from that profile among all for the model and batch of the ranked rows. Rows that would begin after
 S seconds are left out, and said to be. OUT gets what each command printed, the profiles, and of
-every row JSON and compressed traces.
+every row JSON and compressed traces. Exit status 1 if a row failed.
 
 What if: FOLDER is the OUT of a run on one GPU. From that profile, with this run's table of
 collectives and nothing else of it, each plan is simulated again, and compared with what was
@@ -20,6 +20,7 @@ import json
 import pathlib
 import re
 import shutil
+import sys
 import time
 
 from report_tools import (MEASURED_COLUMNS, measured_text, percent, print_errors, print_ranking,
@@ -121,6 +122,7 @@ def main():
             print_row(entry)
             (options.out / 'rows.json').write_text(json.dumps(results, indent=1))
     print_table(results, of_gpus[:RANKED[options.gpus]])
+    return 1 if any('failed' in row or 'what_if_failed' in row for row in results) else 0
 
 
 def pick(options, model_file, profile, plan, sequence, work):
@@ -186,4 +188,4 @@ def print_table(results, candidates):
     print_ranking([row for row in done if (row['model'], row['plan']) in named])
 
 
-main()
+sys.exit(main())
