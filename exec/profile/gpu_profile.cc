@@ -5,6 +5,7 @@
 
 #include "exec/cuda/cuda_options.h"
 #include "exec/profile/build_profile.h"
+#include "exec/profile/gpu_samples.h"
 #include "exec/profile/machine.h"
 #include "exec/profile/measure_gpu.h"
 #include "exec/profile/memory_profile.h"

@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "exec/profile/measure_gpu.h"
+#include "exec/profile/gpu_measure_options.h"
 #include "exec/profile/phase_times.h"
 #include "exec/profile/profile_input.h"
 #include "exec/runtime/backend.h"

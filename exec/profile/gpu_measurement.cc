@@ -1,0 +1,103 @@
+#include "exec/profile/gpu_measurement.h"
+
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "exec/profile/statistics.h"
+#include "sim/lower/lower.h"
+
+namespace twinstep {
+namespace {
+
+constexpr double kProbeShareOfMemory = 0.25;
+// Operators that take less of their layers' time are not worth a run of these beside copies,
+// beside collectives and after rests: others stand for them there.
+constexpr double kFewTime = 0.05;
+// Of the time that the first layers' warming up takes.
+constexpr double kProbesWarmUp = 0.125;
+
+}  // namespace
+
+bool IsHostAdam(const Primitive& primitive) {
+  return primitive.on_host && primitive.shape.op == OpCode::kAdam;
+}
+
+void AppendTo(std::vector<double>* times, const std::vector<double>& more) {
+  times->insert(times->end(), more.begin(), more.end());
+}
+
+Status GpuMeasurement::LowerAll() {
+  std::set<Primitive> known;
+  for (const GpuPlan& plan : plans_) {
+    Result<TaskGraph> whole = Lower(model_, *plan.cluster, *plan.plan, {.fold = false});
+    if (!whole.ok()) return whole.error();
+    wholes_.push_back(std::move(whole).value());
+    Result<LoweredPlan> once = LowerLayers(model_, plan, {});
+    if (!once.ok()) return once.error();
+    bool is_new = false;
+    for (const Primitive& primitive : PrimitivesOf(once.value().graph)) {
+      if (primitive.group_size == 0 && known.insert(primitive).second) is_new = true;
+    }
+    if (is_new) layers_.push_back({.of = &plan, .once = std::move(once).value(), .plan = {}});
+  }
+  return Unit{};
+}
+
+Result<LoweredPlan> GpuMeasurement::LowerLayers(const Model& model, const GpuPlan& plan,
+                                                const FewLayersOptions& options) const {
+  Result<LoweredPlan> layers = LowerFewLayers(model, *plan.cluster, *plan.plan, options);
+  if (layers.ok()) layers.value().data = options_.data;
+  return layers;
+}
+
+bool GpuMeasurement::IsMeasured(const Primitive& primitive) const {
+  const auto at = samples_.primitives.times.find(primitive);
+  return at != samples_.primitives.times.end() && !at->second.alone_s.empty();
+}
+
+bool GpuMeasurement::Lack(const Layers& layers, TimesMember member) const {
+  const TaskGraph& graph = layers.plan.graph;
+  double all_s = 0, lacking_s = 0;
+  for (TaskId id = 0; id < graph.rank_begin[1]; ++id) {
+    const auto primitive = PrimitiveOf(graph, id);
+    if (!primitive || primitive->group_size > 0) continue;
+    const PrimitiveTimes& times = samples_.primitives.times.at(*primitive);
+    const double seconds = Summarize(times.alone_s).median;
+    all_s += seconds;
+    if ((times.*member).empty()) lacking_s += seconds;
+  }
+  return lacking_s >= kFewTime * all_s;
+}
+
+void GpuMeasurement::BeginPhase(const char* what) const {
+  if (options_.begin_phase) options_.begin_phase(what);
+  if (options_.phase_times != nullptr) options_.phase_times->Begin(what);
+}
+
+double GpuMeasurement::WarmUpSeconds() const { return kProbesWarmUp * options_.warm_up_s; }
+
+std::int64_t GpuMeasurement::MostProbeBytes() const {
+  return static_cast<std::int64_t>(
+      kProbeShareOfMemory * static_cast<double>(plans_.front().cluster->gpu().memory_bytes()));
+}
+
+RepeatedRunOptions GpuMeasurement::RunOptions() const {
+  return {.make_backend = options_.make_backend,
+          .pause_s = options_.sizes.pause_s,
+          .phase_times = options_.phase_times};
+}
+
+ProbeRuns GpuMeasurement::Runs() const {
+  return {model_, *plans_.front().plan, options_.data, RunOptions(), WarmUpSeconds()};
+}
+
+Status GpuMeasurement::MeasureAlone(const ProbeRuns& runs, ProbeGraph probes, double share) {
+  Means means;
+  const Status done = runs.MeasureAlone(std::move(probes), Share(share, 1), &means);
+  if (!done.ok()) return done;
+  for (const auto& [primitive, times] : means) AppendTo(&TimesOf(primitive).alone_s, times);
+  return Unit{};
+}
+
+}  // namespace twinstep

@@ -1,0 +1,87 @@
+#include "exec/profile/measure_layers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "exec/profile/collective_company.h"
+#include "exec/profile/layer_plan.h"
+#include "exec/profile/repeated_run.h"
+
+namespace twinstep {
+namespace {
+
+// Of other layers than the first, whose choice of kernels has kept the device busy: of the first
+// ones' time.
+constexpr double kLayersWarmUp = 0.25;
+
+// Of the layers' tasks: all, and those that ran without or beside collectives, or these without
+// or beside operators.
+struct LayerMeans {
+  Means all, alone, beside;
+};
+
+void CollectLayers(RepeatedRun* run, LayerMeans* means) {
+  const CollectiveCompany company(run->graph(), [run](TaskId id) { return run->Time(id); });
+  run->Collect(&means->all, [](TaskId) { return true; });
+  run->Collect(&means->alone,
+               [&](TaskId id) { return company.Of(id) == CollectiveCompany::kNone; });
+  run->Collect(&means->beside,
+               [&](TaskId id) { return company.Of(id) == CollectiveCompany::kAlways; });
+}
+
+// An operator that never runs alone takes what it takes where it stands. Collectives that do not
+// are measured by themselves.
+void AddLayers(const LayerMeans& means, GpuMeasurement* gpu) {
+  for (const auto& [primitive, times] : means.all) {
+    const auto alone = means.alone.find(primitive);
+    if (alone != means.alone.end()) {
+      AppendTo(&gpu->TimesOf(primitive).alone_s, alone->second);
+    } else if (primitive.group_size == 0) {
+      AppendTo(&gpu->TimesOf(primitive).alone_s, times);
+    }
+  }
+  for (const auto& [primitive, times] : means.beside) {
+    PrimitiveTimes& of = gpu->TimesOf(primitive);
+    AppendTo(primitive.group_size == 0 ? &of.beside_collective_s : &of.beside_compute_s, times);
+  }
+}
+
+// How fast they are, which says how long an iteration of them gets.
+Status WarmUpLayers(GpuMeasurement* gpu) {
+  const LoweredPlan& layers = gpu->layers().front().once;
+  RepeatedRun run(layers, gpu->RunOptions());
+  if (const Status started = run.Start(/*fill_buffers=*/false); !started.ok()) return started;
+  if (const Status warm = run.WarmUp(gpu->options().warm_up_s); !warm.ok()) return warm;
+  gpu->set_layers_flops_per_s(FlopsOfRank(layers.graph) / run.IterationSeconds());
+  return Unit{};
+}
+
+}  // namespace
+
+Status MeasureLayersAlone(GpuMeasurement* gpu) {
+  gpu->BeginPhase("layers alone");
+  if (const Status done = WarmUpLayers(gpu); !done.ok()) return done;
+  for (GpuMeasurement::Layers& layers : gpu->layers()) {
+    Result<LoweredPlan> longer =
+        gpu->LowerLayers(gpu->model(), *layers.of,
+                         {.most_flops = gpu->sizes().layers_s * gpu->layers_flops_per_s()});
+    if (!longer.ok()) return longer.error();
+    layers.plan = std::move(longer).value();
+    RepeatedRun run(layers.plan, gpu->RunOptions());
+    if (const Status started = run.Start(/*fill_buffers=*/false); !started.ok()) return started;
+    const Status warm = run.WarmUp(kLayersWarmUp * gpu->options().warm_up_s);
+    if (!warm.ok()) return warm;
+    LayerMeans means;
+    const Status done = run.Measure(gpu->Share(kAloneShare, gpu->layers().size()),
+                                    [&run, &means] { CollectLayers(&run, &means); });
+    if (!done.ok()) return done;
+    layers.iteration_s = run.IterationSeconds();
+    AddLayers(means, gpu);
+    gpu->samples().overhead_bytes = std::max(gpu->samples().overhead_bytes, run.OverheadBytes());
+    gpu->samples().layers = layers.plan.graph;
+    gpu->samples().scratch_bytes = run.ScratchBytes();
+  }
+  return Unit{};
+}
+
+}  // namespace twinstep

@@ -1,0 +1,14 @@
+// A phase of a measurement on a GPU: clocks after a rest, and layers at these.
+//
+//   if (const Status done = MeasureRests(&gpu); !done.ok()) return done;
+#pragma once
+
+#include "exec/profile/gpu_measurement.h"
+#include "sim/result.h"
+
+namespace twinstep {
+
+// After the layers. Nothing but ClockTimes where a rest changes nothing.
+Status MeasureRests(GpuMeasurement* gpu);
+
+}  // namespace twinstep
