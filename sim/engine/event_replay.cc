@@ -127,9 +127,8 @@ class EventReplay {
     if (HasClocks()) {
       watched_ |= kComputeRuns | kCollectiveRuns;
       clocks_.resize(graph.ranks.size());
-      const std::vector<Picoseconds>& left_ps = table.clocks.left_ps;
-      for (std::size_t i = 0; i < std::min(left_ps.size(), clocks_.size()); ++i) {
-        clocks_[i].left_ps = std::clamp<Picoseconds>(left_ps[i], 0, table.clocks.boost_ps);
+      for (std::size_t i = 0; i < clocks_.size(); ++i) {
+        clocks_[i].left_ps = BoostAtBegin(table.clocks, i);
       }
     }
     if constexpr (kHasWorkers) {

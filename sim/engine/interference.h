@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 
 #include "hw_specs/cluster.pb.h"
 #include "sim/cost/efficiency.h"
@@ -68,6 +69,13 @@ enum class ClockUse { kComputes, kCommunicates, kRests };  // Spent, kept, saved
 inline ClockUse ClockUseOf(bool computes, bool communicates) {
   if (computes) return ClockUse::kComputes;
   return communicates ? ClockUse::kCommunicates : ClockUse::kRests;
+}
+
+// What rank `rank` has left of its boost when the iteration begins: never more than there is room
+// for.
+inline Picoseconds BoostAtBegin(const ClockBoost& clocks, std::size_t rank) {
+  if (rank >= clocks.left_ps.size()) return 0;
+  return std::clamp<Picoseconds>(clocks.left_ps[rank], 0, clocks.boost_ps);
 }
 
 // Of a SEND, RECV or COLLECTIVE.

@@ -79,8 +79,8 @@ class SimgridReplay {
       missing_[id] = graph.rendezvous[id].participants;
     }
     for (Rank& rank : ranks_) rank.running.fill(kNone);
-    for (std::size_t i = 0; i < std::min(costs.clocks.left_ps.size(), ranks_.size()); ++i) {
-      ranks_[i].boost_left_ps = static_cast<double>(costs.clocks.left_ps[i]);
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      ranks_[i].boost_left_ps = static_cast<double>(BoostAtBegin(costs.clocks, i));
     }
     if (HasWorkers()) {
       threads_.emplace(graph, topology, costs.workers.threads);

@@ -420,8 +420,28 @@ TEST_P(EngineTest, ComputeIsFasterAfterARest) {
   ExpectTime(replay.end_ps[builder.Id(first)], 8'000'000'000, "rested from the begin");
 }
 
-// As above, and the rest begins with 1 ms of a collective, which gives nothing back and takes
-// nothing; what runs beside computation changes nothing either.
+TEST_P(EngineTest, NoMoreBoostIsLeftThanThereIsRoomFor) {
+  GraphBuilder builder(1);
+  const TaskId only = AddTask(builder, 0, TaskKind::kCompute, Lane::kCompute);
+  const TaskGraph graph = builder.Build();
+  CostBuilder costs(graph);
+  costs.Set(builder.Id(only), 10'000'000'000, {});
+  SetClocks(costs.costs(), /*boost_per_rest=*/0);
+  ClockBoost& clocks = costs.costs().clocks;
+  const auto time_ps = [&](Picoseconds boost_ps, Picoseconds left_ps) {
+    clocks.boost_ps = boost_ps;
+    clocks.left_ps = {left_ps};
+    return Run(graph, costs.costs()).makespan_ps;
+  };
+  // 4 ms do the work of 5.
+  ExpectTime(time_ps(4'000'000'000, 4'000'000'000), 9'000'000'000, "as much as there is room for");
+  ExpectTime(time_ps(4'000'000'000, 100'000'000'000), 9'000'000'000, "more");
+  ExpectTime(time_ps(4'000'000'000, -1), 10'000'000'000, "less than nothing");
+  ExpectTime(time_ps(0, 100'000'000'000), 10'000'000'000, "no boost");
+}
+
+// As ComputeIsFasterAfterARest, and the rest begins with 1 ms of a collective, which gives nothing
+// back and takes nothing; what runs beside computation changes nothing either.
 TEST_P(EngineTest, CommunicationIsNoRest) {
   GraphBuilder builder(1);
   const TaskId first = AddTask(builder, 0, TaskKind::kCompute, Lane::kCompute);
