@@ -1,5 +1,5 @@
-// What the GPUs of one host take from each other: copies of 1, 2, 4 ... N of them at once, CPU Adam
-// beside them, collectives beside copies.
+// What the GPUs of one host take from each other: copies of 1, 2, 4 ... and N of them at once, CPU
+// Adam beside them, collectives beside copies.
 //
 //   contention_benchmark cuda|cpu N [SECONDS]
 //
@@ -38,6 +38,7 @@ namespace twinstep {
 namespace {
 
 constexpr std::int64_t kBytes = std::int64_t{64} << 20;
+constexpr std::int64_t kAlignment = 256;
 constexpr int kFirstRepeats = 4;
 constexpr double kIteration_s = 0.2;  // What each part of a mixture runs for.
 constexpr double kWarmUp_s = 0.5;
@@ -148,7 +149,7 @@ class Contention {
         default:
           OpShape shape{.op = part == kGather ? OpCode::kAllGather : OpCode::kAllReduce,
                         .dtype = Dtype::kBf16};
-          shape.dims[0] = kBytes;
+          shape.dims[0] = GroupBytes(gpus);
           probes.AddGroupOperation(shape, count);
       }
     }
@@ -156,6 +157,12 @@ class Contention {
         .model = model_, .plan = plan_, .graph = std::move(probes).Finish(), .arena = {}};
     lowered.arena = PlanArena(lowered.graph);
     return lowered;
+  }
+
+  // Of a collective's whole tensor: every GPU has an equal, aligned part.
+  static std::int64_t GroupBytes(std::uint32_t gpus) {
+    const std::int64_t parts = kAlignment * gpus;
+    return kBytes / parts * parts;
   }
 
   Result<std::unique_ptr<Backend>> MakeBackend() const {
@@ -221,8 +228,9 @@ class Contention {
             static_cast<double>(layer_.shapes[layer_.tasks[AdamTask()].shape].dims[0]);
         std::printf("  Adam %.3f G parameters/s", gpus * elements / at->second * 1e-9);
       } else {
+        const std::int64_t bytes = part == kUp || part == kDown ? kBytes : GroupBytes(gpus);
         std::printf("  %s %.2f GB/s", kNames.at(part),
-                    static_cast<double>(kBytes) / at->second * 1e-9);
+                    static_cast<double>(bytes) / at->second * 1e-9);
       }
     }
     std::printf("\n");
@@ -245,7 +253,8 @@ int Main(int argc, char** argv) {
     return 2;
   }
   Contention contention(backend == "cuda", seconds);
-  for (int n = 1; n <= gpus; n *= 2) contention.Run(static_cast<std::uint32_t>(n));
+  for (int n = 1; n < gpus; n *= 2) contention.Run(static_cast<std::uint32_t>(n));
+  contention.Run(static_cast<std::uint32_t>(gpus));
   return 0;
 }
 
