@@ -15,6 +15,7 @@
 #include "exec/cuda/host_worker.h"
 #include "exec/cuda/memory.h"
 #include "exec/profile/machine.h"
+#include "sim/cost/link_map.h"
 #include "tests/exec/cuda/value_or_die.h"
 
 namespace twinstep {
@@ -73,9 +74,9 @@ class AdamLoad {
 };
 
 // Copies as large as a plan's, one behind the other, of a gigabyte of the host's memory in turn.
-class Link {
+class LinkProbe {
  public:
-  explicit Link(std::int64_t bytes)
+  explicit LinkProbe(std::int64_t bytes)
       : bytes_(static_cast<std::size_t>(bytes)),
         buffers_((kHostBytes + bytes_ - 1) / bytes_),
         copies_((kCopiedBytes + bytes_ - 1) / bytes_) {
@@ -88,9 +89,9 @@ class Link {
       for (cudaEvent_t& event : x.ends) Check(cudaEventCreate(&event));
     }
   }
-  Link(const Link&) = delete;
-  Link& operator=(const Link&) = delete;
-  ~Link() {
+  LinkProbe(const LinkProbe&) = delete;
+  LinkProbe& operator=(const LinkProbe&) = delete;
+  ~LinkProbe() {
     for (Direction& x : directions_) {
       for (cudaEvent_t event : x.ends) cudaEventDestroy(event);
       cudaStreamDestroy(x.stream);
@@ -266,11 +267,10 @@ void PrintAdam(const std::vector<Span>& updates, const std::array<std::vector<Sp
     if (shared > x.Length() / 20) beside.Add(x);
   }
   std::printf(
-      "CPU Adam (28 bytes a parameter): %d at %.1f GB/s, %.0f %% of triad's %.1f; those with "
-      "copies "
-      "in a twentieth of their time %d at %.1f GB/s, %.0f %%\n",
-      all.tasks, all.Rate() * 1e-9, 100 * all.Rate() / triad, triad * 1e-9, beside.tasks,
-      beside.Rate() * 1e-9, 100 * beside.Rate() / triad);
+      "CPU Adam (%g bytes a parameter): %d at %.1f GB/s, %.0f %% of triad's %.1f; those with "
+      "copies in a twentieth of their time %d at %.1f GB/s, %.0f %%\n",
+      kAdamBytesPerParam, all.tasks, all.Rate() * 1e-9, 100 * all.Rate() / triad, triad * 1e-9,
+      beside.tasks, beside.Rate() * 1e-9, 100 * beside.Rate() / triad);
 }
 
 }  // namespace
@@ -290,7 +290,7 @@ void PrintHostTraffic(const TaskGraph& graph, const Execution& execution) {
       copies[direction].push_back(span);
       largest[direction] = std::max(largest[direction], shape.dims[0]);
     } else if (task.kind == TaskKind::kHost && shape.op == OpCode::kAdam) {
-      span.bytes *= 28;  // Gradient 2, master and moments 12 read and 12 written, parameter 2.
+      span.bytes *= kAdamBytesPerParam;
       updates.push_back(span);
       update_elements = std::max(update_elements, shape.dims[0]);
     }
@@ -298,7 +298,7 @@ void PrintHostTraffic(const TaskGraph& graph, const Execution& execution) {
   for (const std::size_t direction : {kUp, kDown}) {
     if (largest[direction] == 0) continue;
     PrintCopies(direction, copies, updates,
-                Link(largest[direction]).Measure(std::min(update_elements, kMostElements)));
+                LinkProbe(largest[direction]).Measure(std::min(update_elements, kMostElements)));
   }
   if (!updates.empty()) PrintAdam(updates, copies);
 }
