@@ -25,6 +25,8 @@ using Clock = std::chrono::steady_clock;
 
 Error Differs(std::string message) { return {.message = std::move(message), .rule = "processes"}; }
 
+std::string Shown(const std::string& value) { return value.empty() ? "empty" : value; }
+
 Error Gone(std::string message) {
   return {.code = ExitCode::kNo, .message = std::move(message), .rule = "processes"};
 }
@@ -240,13 +242,18 @@ Status Processes::Agree(const std::map<std::string, std::string>& settings) cons
     const std::string name = next();
     theirs[name] = next();
   }
-  if (theirs == settings) return Unit{};
   for (const auto& [name, value] : settings) {
-    if (theirs[name] == value) continue;
-    return Differs(
-        StrCat("process ", place_.rank, ": ", name, " is ", value, ", process 0's ", theirs[name]));
+    const auto same = theirs.find(name);
+    if (same != theirs.end() && same->second == value) continue;
+    return Differs(StrCat("process ", place_.rank, ": ", name, " is ", Shown(value), ", process 0",
+                          same == theirs.end() ? " has none" : "'s " + Shown(same->second)));
   }
-  return Differs(StrCat("process ", place_.rank, " trains otherwise than process 0"));
+  for (const auto& [name, value] : theirs) {
+    if (settings.contains(name)) continue;
+    return Differs(
+        StrCat("process ", place_.rank, " has no ", name, ", process 0's is ", Shown(value)));
+  }
+  return Unit{};
 }
 
 }  // namespace twinstep

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -73,7 +74,26 @@ TEST(ProcessesTest, WhatDiffersIsNamedWhereItDiffers) {
     EXPECT_EQ(agreed.ok() ? "" : agreed.error().message,
               rank == 2 ? "process 2: lr is 2, process 0's 1" : "");
     const Status one_more = processes->Agree({{"lr", "1"}, {rank == 1 ? "x" : "y", "1"}});
-    EXPECT_EQ(one_more.ok(), rank != 1);
+    EXPECT_EQ(one_more.ok() ? "" : one_more.error().message,
+              rank == 1 ? "process 1: x is 1, process 0 has none" : "");
+  });
+}
+
+TEST(ProcessesTest, AnEmptySettingIsNotAMissingOne) {
+  const std::map<std::string, std::string> empty{{"x", ""}}, one{{"x", "1"}}, none;
+  ForEachProcess(3, 11, [&](const std::shared_ptr<Processes>& processes, int rank) {
+    const auto told = [&](const auto& first, const auto& second, const auto& third) {
+      const Status agreed = processes->Agree(rank == 0 ? first : rank == 1 ? second : third);
+      return agreed.ok() ? "" : agreed.error().message;
+    };
+    const auto expected = [rank](const char* second, const char* third) {
+      return rank == 0 ? "" : rank == 1 ? second : third;
+    };
+    EXPECT_EQ(told(empty, none, one), expected("process 1 has no x, process 0's is empty",
+                                               "process 2: x is 1, process 0's empty"));
+    EXPECT_EQ(told(none, empty, none), expected("process 1: x is empty, process 0 has none", ""));
+    EXPECT_EQ(told(one, empty, none), expected("process 1: x is empty, process 0's 1",
+                                               "process 2 has no x, process 0's is 1"));
   });
 }
 
