@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "exec/cuda/cuda_error.h"
@@ -95,6 +96,13 @@ std::byte* Values(std::byte* kv, const OpShape& shape) {
   return kv + shape.dims[2] * shape.dims[5] * DtypeBytes(shape.dtype);
 }
 
+// Of both directions and of all context-parallel ranks the same.
+std::string Described(const OpShape& shape) {
+  return StrCat("attention of batch ", shape.dims[0], ", heads ", shape.dims[1], " / ",
+                shape.dims[2], ", ", shape.dims[3], " queries, ", shape.dims[4],
+                " keys, head size ", shape.dims[5], ", ", Name(shape.dtype));
+}
+
 }  // namespace
 
 bool IsAttention(OpCode op) {
@@ -137,7 +145,11 @@ Result<AttentionEngine::Plans> AttentionEngine::PlanPieces(const OpShape& shape)
 }
 
 Status AttentionEngine::Prepare(const OpShape& shape) {
-  if (!CudnnAttends(shape) || plans_.contains(KeyOf(shape))) return Unit{};
+  if (const char* missing = WhatCudnnMisses(shape); missing != nullptr) {
+    NoteOwnKernels(shape, StrCat("need ", missing));
+    return Unit{};
+  }
+  if (plans_.contains(KeyOf(shape))) return Unit{};
   if (const Status loaded = LoadLibrary(); !loaded.ok()) return loaded;
   std::array<OpShape, 2> directions{KeyOf(shape), KeyOf(shape)};
   directions[0].op = OpCode::kAttentionForward;
@@ -151,6 +163,7 @@ Status AttentionEngine::Prepare(const OpShape& shape) {
       return plans.error();
     } else {
       // A cuDNN without kernels for pieces.
+      NoteOwnKernels(shape, "cannot be had: " + plans.error().message);
       planned = {};
       break;
     }
@@ -159,6 +172,13 @@ Status AttentionEngine::Prepare(const OpShape& shape) {
     plans_.emplace(directions[i], std::move(planned[i]));
   }
   return Unit{};
+}
+
+void AttentionEngine::NoteOwnKernels(const OpShape& shape, const std::string& reason) {
+  const std::string begin =
+      Described(shape) + " is computed by own kernels, slower than cuDNN's, which ";
+  const auto is_same = [&begin](const std::string& note) { return note.starts_with(begin); };
+  if (std::ranges::none_of(notes_, is_same)) notes_.push_back(begin + reason);
 }
 
 bool AttentionEngine::UsesCudnn(const OpShape& shape) const {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -40,12 +41,15 @@ class AttentionEngine {
   Status Launch(const KernelCall& call);
   // cuDNN no longer knows the stream of the last launch.
   void ForgetStream();
+  // Which of the shapes own kernels compute, and why; once for both directions and all ranks.
+  const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   using Plans = std::vector<CudnnPlan>;  // Of AttentionPieces.
 
   Status LoadLibrary();
   Result<Plans> PlanPieces(const OpShape& shape) const;
+  void NoteOwnKernels(const OpShape& shape, const std::string& reason);
   Status LaunchForward(const KernelCall& call, const Plans& plans);
   Status LaunchBackward(const KernelCall& call, const Plans& plans);
 
@@ -54,6 +58,7 @@ class AttentionEngine {
   cudnnHandle_t handle_ = nullptr;
   // Without plans: an own kernel computes the shape.
   std::unordered_map<OpShape, Plans, OpShapeHash> plans_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace twinstep::cuda

@@ -228,6 +228,10 @@ std::shared_ptr<cuda::OperatorCache> MakeOperatorCache() {
   return std::make_shared<cuda::OperatorCache>();
 }
 
+std::vector<std::string> KernelNotes(const cuda::OperatorCache* operators) {
+  return operators == nullptr ? std::vector<std::string>() : operators->Notes();
+}
+
 Result<std::unique_ptr<Backend>> MakeCudaBackend(const CudaOptions& options) {
   Result<std::unique_ptr<cuda::CudaBackend>> backend = cuda::CudaBackend::Create(options);
   if (!backend.ok()) return backend.error();

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "exec/runtime/backend.h"
 #include "exec/runtime/processes.h"
@@ -46,5 +48,9 @@ Result<std::unique_ptr<Backend>> MakeCudaBackend(const CudaOptions& options);
 
 // For CudaOptions::operators; null where this program was built without CUDA.
 std::shared_ptr<cuda::OperatorCache> MakeOperatorCache();
+
+// What of the shapes of the backends that were prepared with it is slower than could be expected,
+// and why: a sentence each, the shape named. Of null nothing.
+std::vector<std::string> KernelNotes(const cuda::OperatorCache* operators);
 
 }  // namespace twinstep

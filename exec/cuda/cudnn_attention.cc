@@ -80,12 +80,20 @@ Tensor KeyGradient(CudnnGraph* graph, Tensor a, Tensor b, const Layout& layout) 
 
 }  // namespace
 
-bool CudnnAttends(const OpShape& shape) {
-  const bool half = shape.dtype == Dtype::kBf16 || shape.dtype == Dtype::kFp16;
+const char* WhatCudnnMisses(const OpShape& shape) {
+  static_assert(kLengthMultiple == 128 && kHeadMultiple == 8 && kLargestHead == 128);
   const std::int64_t s = shape.dims[3], d = shape.dims[5];
-  const std::int64_t pieces = PiecesOfRank(shape);
-  return half && (shape.flags & kHasDropout) == 0 && s * shape.count == shape.dims[4] &&
-         s % (pieces * kLengthMultiple) == 0 && d % kHeadMultiple == 0 && d <= kLargestHead;
+  if (shape.dtype != Dtype::kBf16 && shape.dtype != Dtype::kFp16) return "bf16 or fp16";
+  if ((shape.flags & kHasDropout) != 0) return "attention without dropout";
+  if (s * shape.count != shape.dims[4]) return "equal parts of the sequence";
+  if (s % (PiecesOfRank(shape) * kLengthMultiple) != 0) {
+    return shape.count == 1 ? "a sequence length that is a multiple of 128"
+                            : "a sequence length that is a multiple of 256 on each rank";
+  }
+  if (d % kHeadMultiple != 0 || d > kLargestHead) {
+    return "a head size that is a multiple of 8, at most 128";
+  }
+  return nullptr;
 }
 
 std::vector<AttentionPiece> AttentionPieces(const OpShape& shape) {

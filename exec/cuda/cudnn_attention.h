@@ -28,10 +28,11 @@ struct AttentionUid {
   static constexpr std::int64_t kDqAccumulator = 11;  // Scratch: fp32 [b, heads, queries, d].
 };
 
-// Whether these kernels compute the operation (a forward or backward attention); others need
-// another kernel: fp32, dropout, pieces whose length is no multiple of 128, head sizes that are no
-// multiple of 8 or above 128.
-bool CudnnAttends(const OpShape& shape);
+// What these kernels need to compute the operation (a forward or backward attention), and it is
+// not; others need another kernel: fp32, dropout, pieces whose length is no multiple of 128, head
+// sizes that are no multiple of 8 or above 128. Null: they compute it.
+const char* WhatCudnnMisses(const OpShape& shape);
+inline bool CudnnAttends(const OpShape& shape) { return WhatCudnnMisses(shape) == nullptr; }
 
 // Queries of consecutive positions, and how many keys the last of them sees: all before it, itself
 // included.
@@ -49,7 +50,8 @@ std::vector<AttentionPiece> AttentionPieces(const OpShape& shape);
 Result<CudnnPlan> PlanAttentionForward(const Cudnn* cudnn, std::int32_t device,
                                        const OpShape& shape, const AttentionPiece& piece);
 // Without an accumulator the same bits come out of every run, and the workspace grows with queries
-// times keys (2 b heads queries keys bytes).
+// times keys (2 b heads queries keys bytes): among context-parallel ranks the first's is the
+// largest, whose last piece sees all keys.
 Result<CudnnPlan> PlanAttentionBackward(const Cudnn* cudnn, std::int32_t device,
                                         const OpShape& shape, const AttentionPiece& piece,
                                         bool deterministic);

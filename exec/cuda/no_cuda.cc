@@ -24,6 +24,8 @@ Result<std::unique_ptr<Backend>> MakeCudaBackend(const CudaOptions& /*options*/)
 
 std::shared_ptr<cuda::OperatorCache> MakeOperatorCache() { return nullptr; }
 
+std::vector<std::string> KernelNotes(const cuda::OperatorCache* /*operators*/) { return {}; }
+
 std::vector<std::string> CudaVersions() { return {}; }
 
 }  // namespace twinstep

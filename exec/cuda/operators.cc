@@ -1,5 +1,6 @@
 #include "exec/cuda/operators.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "exec/cuda/cuda_error.h"
@@ -42,6 +43,16 @@ Result<Operators*> OperatorCache::Of(const Operators::Options& options) {
   if (!made.ok()) return made.error();
   made_.emplace_back(options, std::move(made).value());
   return made_.back().second.get();
+}
+
+std::vector<std::string> OperatorCache::Notes() const {
+  std::vector<std::string> notes;
+  for (const auto& [of, operators] : made_) {
+    for (const std::string& note : operators->notes()) {
+      if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
+    }
+  }
+  return notes;
 }
 
 }  // namespace twinstep::cuda

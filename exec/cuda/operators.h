@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,8 @@ class Operators {
   Status Launch(const KernelCall& call, const std::byte* residual = nullptr);
   // Forgets the stream of the last launch, which may then be destroyed.
   void ForgetStream() { attention_.ForgetStream(); }
+  // What of the planned shapes is slower than could be expected, and why: a sentence each.
+  const std::vector<std::string>& notes() const { return attention_.notes(); }
 
  private:
   Operators(const Options& options, std::unique_ptr<GemmEngine> gemms)
@@ -58,6 +61,8 @@ class OperatorCache {
  public:
   // The current device is the options'.
   Result<Operators*> Of(const Operators::Options& options);
+  // Those of all operators; what several say, once.
+  std::vector<std::string> Notes() const;
 
  private:
   std::vector<std::pair<Operators::Options, std::unique_ptr<Operators>>> made_;

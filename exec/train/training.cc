@@ -48,14 +48,16 @@ StepValues StepValuesOf(const TrainInput& input, std::int64_t step, std::uint64_
           .seed = seed};
 }
 
-Result<std::unique_ptr<Backend>> MakeBackend(const TrainInput& input,
-                                             const std::shared_ptr<Processes>& processes) {
+Result<std::unique_ptr<Backend>> MakeBackend(
+    const TrainInput& input, const std::shared_ptr<Processes>& processes,
+    const std::shared_ptr<cuda::OperatorCache>& operators) {
   if (input.backend == BackendKind::kCuda) {
     return MakeCudaBackend({.processes = processes,
                             .deterministic = input.deterministic,
                             .record_times = input.record_times,
                             .host_threads = input.threads,
-                            .memory_limit_bytes = input.gpu_memory_capacity_bytes});
+                            .memory_limit_bytes = input.gpu_memory_capacity_bytes,
+                            .operators = operators});
   }
   return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(
       CpuBackendOptions{.threads = input.threads, .poison = input.poison}));
@@ -108,7 +110,9 @@ Result<std::unique_ptr<Training>> Training::Start(const TrainInput& input,
 
   Result<std::shared_ptr<Processes>> processes = JoinProcesses(input.processes);
   if (!processes.ok()) return processes.error();
-  Result<std::unique_ptr<Backend>> backend = MakeBackend(input, processes.value());
+  const std::shared_ptr<cuda::OperatorCache> operators =
+      input.backend == BackendKind::kCuda ? MakeOperatorCache() : nullptr;
+  Result<std::unique_ptr<Backend>> backend = MakeBackend(input, processes.value(), operators);
   if (!backend.ok()) return backend.error();
 
   std::unique_ptr<Training> training(new Training(
@@ -125,6 +129,7 @@ Result<std::unique_ptr<Training>> Training::Start(const TrainInput& input,
                        {.shuffle_seed = input.shuffle_seed});
   if (!executor.ok()) return executor.error();
   training->executor_ = std::move(executor).value();
+  for (std::string& note : KernelNotes(operators.get())) warnings->push_back(std::move(note));
   const Status set = training->SetStates(warnings);
   if (!set.ok()) return set.error();
   if (training->processes_ != nullptr) {

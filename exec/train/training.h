@@ -36,8 +36,9 @@ struct TrainingStep {
 class Training {
  public:
   // Lowers the plan, allocates, and sets weights and optimizer: drawn, read from a file, or those
-  // of a checkpoint. Warnings say which checkpoints were skipped and what differs from the training
-  // that was interrupted. An Error names the file or option.
+  // of a checkpoint. Warnings say which attentions cuDNN does not compute, which checkpoints were
+  // skipped and what differs from the training that was interrupted. An Error names the file or
+  // option.
   static Result<std::unique_ptr<Training>> Start(const TrainInput& input,
                                                  std::vector<std::string>* warnings);
   Training(const Training&) = delete;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -55,6 +56,40 @@ TEST(CudnnAttentionTest, LeavesTheRest) {
   EXPECT_FALSE(CudnnAttends(Attention(OpCode::kAttentionForward, 256, 0, 2)));
   EXPECT_FALSE(CudnnAttends(Attention(OpCode::kAttentionForward, 768, 1, 2)));
   EXPECT_FALSE(CudnnAttends(Attention(OpCode::kAttentionForward, 192, 0, 1)));
+}
+
+TEST(CudnnAttentionTest, SaysWhatItMisses) {
+  OpShape shape = Attention(OpCode::kAttentionForward, 1024, 0, 1);
+  EXPECT_EQ(WhatCudnnMisses(shape), nullptr);
+  shape.dims[5] = 136;
+  EXPECT_STREQ(WhatCudnnMisses(shape), "a head size that is a multiple of 8, at most 128");
+  shape.dims[3] = shape.dims[4] = 1000;
+  EXPECT_STREQ(WhatCudnnMisses(shape), "a sequence length that is a multiple of 128");
+  shape.flags = kHasDropout;
+  EXPECT_STREQ(WhatCudnnMisses(shape), "attention without dropout");
+  shape.dtype = Dtype::kFp64;
+  EXPECT_STREQ(WhatCudnnMisses(shape), "bf16 or fp16");
+  shape = Attention(OpCode::kAttentionBackward, 768, 1, 2);
+  EXPECT_STREQ(WhatCudnnMisses(shape), "a sequence length that is a multiple of 256 on each rank");
+  shape.dims[4] = 1000;
+  EXPECT_STREQ(WhatCudnnMisses(shape), "equal parts of the sequence");
+}
+
+// Without an accumulator, scratch grows with queries times keys: what the first rank needs suffices
+// for all.
+TEST(CudnnAttentionTest, NoRankSeesMoreKeysThanTheFirst) {
+  for (const int count : {1, 2, 3, 4, 8}) {
+    std::int64_t before = 0;
+    for (int index = count - 1; index >= 0; --index) {
+      std::int64_t most = 0;
+      for (const AttentionPiece& piece :
+           AttentionPieces(Attention(OpCode::kAttentionBackward, 3 * 2048, index, count))) {
+        most = std::max(most, piece.queries * piece.keys);
+      }
+      EXPECT_GT(most, before) << index << " of " << count;
+      before = most;
+    }
+  }
 }
 
 // A plan's row i sees its keys up to i + keys - queries: up to the query's own position.
