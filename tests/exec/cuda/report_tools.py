@@ -31,6 +31,49 @@ def write_words(path):
     path.write_text(' '.join(words[int(5000 ** random.random()) - 1] for _ in range(400000)))
 
 
+class Report:
+    """Rows, and in OUT/work the files of the commands that they come from."""
+
+    def __init__(self, options):
+        self.options = options
+        self.begin = time.time()
+        self.work = options.out / 'work'
+        self.work.mkdir(parents=True, exist_ok=True)
+        self.data = self.work / 'text.txt'
+        write_words(self.data)
+        self.rows = []
+
+    def is_late(self):
+        return time.time() - self.begin > self.options.seconds
+
+    def file(self, name, text):
+        path = self.work / name
+        path.write_text(text + '\n')
+        return path
+
+    def save(self):
+        (self.options.out / 'rows.json').write_text(json.dumps(self.rows, indent=1))
+
+    def profile(self, model, plans, profile, log):
+        """Exit status of profiling the model for these plans: what several have in common is
+        measured once, in each plan's share of the time."""
+        return run([self.options.twinstep, 'profile', '--backend', self.options.backend, '--model',
+                    model] + [word for plan in plans for word in ('--plan', plan)]
+                   + ['--data', self.data, '--seconds', self.options.profile_seconds * len(plans),
+                      '--output', profile], log)
+
+    def exit_status(self):
+        return int(any('failed' in row or 'what_if_failed' in row for row in self.rows))
+
+
+def best_plan(twinstep, folder, log, *words):
+    """The file, in `folder`, of the best plan that `twinstep rank` finds with these words; None if
+    there is none."""
+    shutil.rmtree(folder, ignore_errors=True)  # An earlier run's.
+    status = run([twinstep, 'rank', *words, '--plans', folder], log)
+    return next(folder.glob('*-1.textproto'), None) if status == 0 else None
+
+
 def share(pair):
     return pair['a_s'] / pair['b_s'] - 1 if pair['b_s'] else None
 
@@ -128,3 +171,11 @@ def print_ranking(rows):
     print(f"ranking of {len(rows)} plans: {len(wrong)} pairs in the wrong order {wrong[:5]}; the "
           f"plan picked, '{best['plan']}', takes {percent(best['measured_s'] / fastest - 1)} of the "
           'fastest')
+
+
+def print_summary(rows, is_ranked):
+    """Of the measured ones among the rows: errors, and the order of those that are ranked."""
+    done = [row for row in rows if 'error' in row]
+    if done:
+        print_errors(done)
+    print_ranking([row for row in done if is_ranked(row)])

@@ -21,12 +21,10 @@ import dataclasses
 import json
 import math
 import pathlib
-import shutil
 import sys
-import time
 
-from report_tools import (MEASURED_COLUMNS, measured_text, print_errors, print_ranking, run,
-                          validate, write_words)
+from report_tools import (MEASURED_COLUMNS, Report, best_plan, measured_text, print_summary, run,
+                          validate)
 
 LLAMA = ('name: "{n}" family: LLAMA hidden_size: {h} ffn_hidden_size: {f} layers: {l} '
          'attention_heads: {a} vocab_size: {v} max_sequence_length: {s}')
@@ -90,32 +88,18 @@ def last_words(log):
     return lines[-1][-200:] if lines else ''
 
 
-class Report:
+class SeveralGpus(Report):
     def __init__(self, options):
-        self.options = options
+        super().__init__(options)
         self.twinstep = options.twinstep
-        self.begin = time.time()
         self.size = TINY if options.backend == 'cpu' else LARGE
-        self.work = options.out / 'work'
-        self.work.mkdir(parents=True, exist_ok=True)
         self.cluster = f'h200-x{options.gpus}'
-        self.data = self.work / 'text.txt'
-        write_words(self.data)
-        self.rows = []
-
-    def is_late(self):
-        return time.time() - self.begin > self.options.seconds
-
-    def file(self, name, text):
-        path = self.work / name
-        path.write_text(text + '\n')
-        return path
 
     def add(self, part, name, **values):
         row = {'part': part, 'plan': name, **values}
         self.rows.append(row)
         print_row(row)
-        (self.options.out / 'rows.json').write_text(json.dumps(self.rows, indent=1))
+        self.save()
 
     # -- Contention -----------------------------------------------------------------------------
 
@@ -166,14 +150,8 @@ class Report:
         plans = [self.file(f'{tag}.plan', plan) for tag, _, plan, _ in tagged]
         profile = self.work / f'{part}.profile.textproto'
         if self.options.backend != 'none':
-            # What several plans have in common is measured once, in each plan's share of the time.
             said = self.work / f'{part}.profile.log'
-            command = [self.twinstep, 'profile', '--backend', self.options.backend, '--model',
-                       model, '--data', self.data, '--seconds',
-                       self.options.profile_seconds * len(plans), '--output', profile]
-            for plan in plans:
-                command += ['--plan', plan]
-            if run(command, said) != 0:
+            if self.profile(model, plans, profile, said) != 0:
                 self.add(part, f'{name}: profile', failed=last_words(said))
                 return
         for (tag, row_name, _, gpus), plan in zip(tagged, plans):
@@ -215,17 +193,14 @@ class Report:
     def best_chunks(self, tag, model_text, gpus, batch_a_gpu):
         """The plan that `rank` finds, or a row that says why there is none."""
         name = f'{tag}-{gpus}-{batch_a_gpu}'
-        found = self.work / f'{name}.best'
-        shutil.rmtree(found, ignore_errors=True)  # An earlier run's.
         said = self.work / f'{name}.rank.log'
-        status = run([self.twinstep, 'rank', '--space', 'chunks', '--cluster', self.cluster,
-                      '--gpus', gpus, '--model', self.file(f'{name}.textproto', model_text),
-                      '--seq', self.size.sequence, '--global-batch', batch_a_gpu * gpus,
-                      '--gpu-memory-capacity', GPU_MEMORY, '--host-memory-budget',
-                      HOST_MEMORY[self.options.gpus], '--top', 1, '--plans', found], said)
-        plans = sorted(found.glob('*.textproto')) if status == 0 else []
-        if plans:
-            return plans[0].read_text()
+        best = best_plan(self.twinstep, self.work / f'{name}.best', said, '--space', 'chunks',
+                         '--cluster', self.cluster, '--gpus', gpus, '--model',
+                         self.file(f'{name}.textproto', model_text), '--seq', self.size.sequence,
+                         '--global-batch', batch_a_gpu * gpus, '--gpu-memory-capacity', GPU_MEMORY,
+                         '--host-memory-budget', HOST_MEMORY[self.options.gpus], '--top', 1)
+        if best is not None:
+            return best.read_text()
         self.add(tag, f'rank on {gpus} GPUs', failed=last_words(said))
         return None
 
@@ -300,10 +275,7 @@ def print_table(rows, backend):
                          if backend == 'none' else MEASURED_COLUMNS))
     for row in rows:
         print_row(row)
-    done = [row for row in rows if 'error' in row]
-    if done:
-        print_errors(done)
-        print_ranking([row for row in done if row['part'] == 'plans'])
+    print_summary(rows, lambda row: row['part'] == 'plans')
 
 
 def main():
@@ -325,13 +297,14 @@ def main():
     for part in parts:
         if part not in PARTS:
             parser.error(f"--parts holds '{part}', which is none of {', '.join(PARTS)}")
-    report = Report(options)
+    report = SeveralGpus(options)
     for part in parts:
         if part in ('contention', 'losses') and options.backend == 'none':
             continue
         getattr(report, part)()
     print_table(report.rows, options.backend)
-    return 1 if any('failed' in row for row in report.rows) else 0
+    return report.exit_status()
 
 
-sys.exit(main())
+if __name__ == '__main__':
+    sys.exit(main())

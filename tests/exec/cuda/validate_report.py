@@ -19,18 +19,16 @@ import argparse
 import json
 import pathlib
 import re
-import shutil
 import sys
-import time
 
-from report_tools import (MEASURED_COLUMNS, measured_text, percent, print_errors, print_ranking,
-                          run, validate, write_words)
+from report_tools import (MEASURED_COLUMNS, Report, best_plan, measured_text, percent,
+                          print_summary, run, validate)
 from validation_rows import MODELS, QUICK, RANKED, ROWS
 
 PICK = "rank's pick"
 
 
-def main():
+def read_options():
     parser = argparse.ArgumentParser()
     parser.add_argument('twinstep')
     parser.add_argument('out', type=pathlib.Path)
@@ -46,97 +44,102 @@ def main():
     parser.add_argument('--tiny', action='store_true',
                         help='models of four layers and short sequences: a trial of this program')
     options = parser.parse_args()
-    begin = time.time()
-    work = options.out / 'work'
-    work.mkdir(parents=True, exist_ok=True)
-    data = work / 'text.txt'
-    write_words(data)
+    count = len(ROWS[options.gpus])
+    for number in options.rows.split(',') if options.rows else []:
+        if not number.isdecimal() or int(number) >= count:
+            parser.error(f"--rows holds '{number}', not a number from 0 to {count - 1}")
+    return options
 
+
+def chosen_rows(options):
     of_gpus = ROWS[options.gpus]
-    rows = [row for row in of_gpus if (not options.quick or row[:2] in QUICK)
-            and options.only in f'{row[0]} {row[1]}']
     if options.rows:
-        numbers = options.rows.split(',')
-        for number in numbers:
-            if not number.isdecimal() or int(number) >= len(of_gpus):
-                parser.error(f"--rows holds '{number}', not a number from 0 to {len(of_gpus) - 1}")
-        rows = [of_gpus[int(number)] for number in numbers]
-    sequence = 32 if options.tiny else 1024
-    results = []
-    for model in dict.fromkeys(row[0] for row in rows):
-        of_model = [row for row in rows if row[0] == model]
-        if time.time() - begin > options.seconds:
-            results += [{'model': model, 'plan': row[1], 'left_out': True} for row in of_model]
-            continue
-        model_file = work / f'{model}.textproto'
-        text = MODELS[model]
-        if options.tiny:
-            for field, value in (('hidden_size', 64), ('ffn_hidden_size', 128), ('layers', 4),
-                                 ('attention_heads', 4), ('vocab_size', 300)):
-                text = re.sub(rf'\b{field}: \d+', f'{field}: {value}', text)
-        model_file.write_text(f'name: "{model}" {text}')
-        plans = []
-        for i, row in enumerate(of_model):
-            plan_file = work / f'{model}-{i}.plan.textproto'
-            text = row[2]
-            if options.tiny:
-                text = re.sub(r'(persistent_chunks|swapped_blocks|checkpointed_blocks): \d+',
-                              r'\1: 1', text)
-                text = re.sub(r'micro_batch: \d+', 'micro_batch: 1', text)
-                text = re.sub(r'global_batch: \d+', 'global_batch: 8', text)
-            plan_file.write_text(f'{text} sequence_length: {sequence}\n')
-            plans.append(plan_file)
-        profile = work / f'{model}.profile.textproto'
-        # What several plans have in common is measured once, in each plan's share of the time.
-        seconds = options.profile_seconds * len(plans)
-        status = run([options.twinstep, 'profile', '--backend', options.backend, '--model', model_file]
-                     + [x for plan in plans for x in ('--plan', plan)]
-                     + ['--data', data, '--seconds', str(seconds), '--output', profile],
-                     work / f'{model}.profile.log')
-        if (status == 0 and model == of_gpus[0][0] and len(of_model) > 1
-                and options.backend == 'cuda'):  # Worker threads have no fused kernels to rank.
-            of_model = of_model + [(model, PICK, '')]
-            plans.append(pick(options, model_file, profile, of_gpus[0][2], sequence, work))
-        for i, row in enumerate(of_model):
-            entry = {'model': model, 'plan': row[1]}
-            results.append(entry)
+        return [of_gpus[int(number)] for number in options.rows.split(',')]
+    return [row for row in of_gpus if (not options.quick or row[:2] in QUICK)
+            and options.only in f'{row[0]} {row[1]}']
+
+
+def tiny_model(text):
+    for field, value in (('hidden_size', 64), ('ffn_hidden_size', 128), ('layers', 4),
+                         ('attention_heads', 4), ('vocab_size', 300)):
+        text = re.sub(rf'\b{field}: \d+', f'{field}: {value}', text)
+    return text
+
+
+def tiny_plan(text):
+    text = re.sub(r'(persistent_chunks|swapped_blocks|checkpointed_blocks): \d+', r'\1: 1', text)
+    text = re.sub(r'micro_batch: \d+', 'micro_batch: 1', text)
+    return re.sub(r'global_batch: \d+', 'global_batch: 8', text)
+
+
+class ValidateReport(Report):
+    def __init__(self, options):
+        super().__init__(options)
+        self.sequence = 32 if options.tiny else 1024
+
+    def measure(self, rows):
+        """All rows of MODELS and plans, model by model."""
+        for model in dict.fromkeys(row[0] for row in rows):
+            plans = [row[1:] for row in rows if row[0] == model]
+            if self.is_late():
+                self.rows += [{'model': model, 'plan': name, 'left_out': True} for name, _ in plans]
+            else:
+                self.measure_model(model, plans)
+
+    def measure_model(self, model, plans):
+        """Rows of one model: (name, plan)."""
+        model_file = self.model_file(model)
+        files = [self.plan_file(f'{model}-{i}', text) for i, (_, text) in enumerate(plans)]
+        profile = self.work / f'{model}.profile.textproto'
+        status = self.profile(model_file, files, profile, self.work / f'{model}.profile.log')
+        named = [(name, file) for (name, _), file in zip(plans, files)]
+        first_model, _, first_plan = ROWS[self.options.gpus][0]
+        # Worker threads have no fused kernels to rank.
+        can_rank = status == 0 and len(plans) > 1 and self.options.backend == 'cuda'
+        if can_rank and model == first_model:
+            named.append((PICK, self.pick(model_file, profile, first_plan)))
+        for i, (name, plan) in enumerate(named):
+            row = {'model': model, 'plan': name}
+            self.rows.append(row)
             if status != 0:
-                entry['failed'] = 'profile'
-                continue
-            if plans[i] is None:
-                entry['failed'] = 'rank'
-                continue
-            if time.time() - begin > options.seconds:
-                entry['left_out'] = True
-                continue
-            values = validate(options.twinstep, options.backend, work / f'{model}-{i}', '--model',
-                              model_file, '--plan', plans[i], '--data', data, '--profile', profile,
-                              '--steps', options.steps, '--tolerance', 0.05, '--tolerance-kind',
-                              0.05, '--tolerance-memory', 0.03)
-            if values is None:
-                entry['failed'] = 'validate'
-                continue
-            entry.update(values)
-            if options.what_if and options.gpus > 1:
-                what_if(options, entry, model_file, plans[i], profile, work / f'{model}-{i}')
-            print_row(entry)
-            (options.out / 'rows.json').write_text(json.dumps(results, indent=1))
-    print_table(results, of_gpus[:RANKED[options.gpus]])
-    return 1 if any('failed' in row or 'what_if_failed' in row for row in results) else 0
+                row['failed'] = 'profile'
+            elif plan is None:
+                row['failed'] = 'rank'
+            elif self.is_late():
+                row['left_out'] = True
+            else:
+                self.measure_plan(row, model_file, plan, profile, self.work / f'{model}-{i}')
 
+    def measure_plan(self, row, model_file, plan, profile, stem):
+        values = validate(self.options.twinstep, self.options.backend, stem, '--model', model_file,
+                          '--plan', plan, '--data', self.data, '--profile', profile, '--steps',
+                          self.options.steps, '--tolerance', 0.05, '--tolerance-kind', 0.05,
+                          '--tolerance-memory', 0.03)
+        if values is None:
+            row['failed'] = 'validate'
+            return
+        row.update(values)
+        if self.options.what_if and self.options.gpus > 1:
+            what_if(self.options, row, model_file, plan, profile, stem)
+        print_row(row)
+        self.save()
 
-def pick(options, model_file, profile, plan, sequence, work):
-    """The file of the plan that `rank` finds for the global batch of `plan`."""
-    batch = int(re.search(r'global_batch: (\d+)', plan).group(1)) if not options.tiny else 8
-    sizes = [str(b) for b in (4, 8, 16, 32) if b * options.gpus <= batch] or ['1']
-    folder = work / 'rank'
-    shutil.rmtree(folder, ignore_errors=True)  # An earlier run's.
-    status = run([options.twinstep, 'rank', '--model', model_file, '--gpus', str(options.gpus),
-                  '--seq', str(sequence), '--global-batch', str(batch), '--micro-batch',
-                  ','.join(sizes), '--zero', '0,1,2,3', '--space', 'all', '--profile', profile,
-                  '--top', '3', '--plans', folder], work / 'rank.log')
-    found = sorted(folder.glob('*-1.textproto')) if status == 0 else []
-    return found[0] if found else None
+    def model_file(self, model):
+        text = tiny_model(MODELS[model]) if self.options.tiny else MODELS[model]
+        return self.file(f'{model}.textproto', f'name: "{model}" {text}')
+
+    def plan_file(self, name, text):
+        text = tiny_plan(text) if self.options.tiny else text
+        return self.file(f'{name}.plan.textproto', f'{text} sequence_length: {self.sequence}')
+
+    def pick(self, model_file, profile, plan):
+        """The file of the plan that `rank` finds for the global batch of `plan`."""
+        batch = 8 if self.options.tiny else int(re.search(r'global_batch: (\d+)', plan).group(1))
+        sizes = [str(b) for b in (4, 8, 16, 32) if b * self.options.gpus <= batch] or ['1']
+        return best_plan(self.options.twinstep, self.work / 'rank', self.work / 'rank.log',
+                         '--model', model_file, '--gpus', self.options.gpus, '--seq',
+                         self.sequence, '--global-batch', batch, '--micro-batch', ','.join(sizes),
+                         '--zero', '0,1,2,3', '--space', 'all', '--profile', profile, '--top', 3)
 
 
 def blocks(text, name):
@@ -181,11 +184,17 @@ def print_table(results, candidates):
         else:
             print(f"{row['model']:14s}{row['plan']:30s}"
                   + (f"FAILED: {row['failed']}" if 'failed' in row else 'left out: no time'))
-    done = [row for row in results if 'error' in row]
-    if done:
-        print_errors(done)
     named = {row[:2] for row in candidates} | {(candidates[0][0], PICK)}
-    print_ranking([row for row in done if (row['model'], row['plan']) in named])
+    print_summary(results, lambda row: (row['model'], row['plan']) in named)
 
 
-sys.exit(main())
+def main():
+    options = read_options()
+    report = ValidateReport(options)
+    report.measure(chosen_rows(options))
+    print_table(report.rows, ROWS[options.gpus][:RANKED[options.gpus]])
+    return report.exit_status()
+
+
+if __name__ == '__main__':
+    sys.exit(main())
