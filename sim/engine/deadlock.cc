@@ -16,10 +16,10 @@ std::string Describe(const TaskGraph& graph, TaskId id) {
 
 // By task that is not done, a predecessor that is not done; kNone if there is none.
 std::vector<TaskId> UnfinishedPredecessors(const TaskGraph& graph, const Topology& topology,
-                                           const std::vector<bool>& done) {
+                                           std::span<const Picoseconds> end_ps) {
   std::vector<TaskId> predecessor(graph.TaskCount(), kNone);
   for (TaskId id = 0; id < graph.TaskCount(); ++id) {
-    if (done[id]) continue;
+    if (end_ps[id] != kNotDone) continue;
     for (const TaskId next : graph.Successors(id)) predecessor[next] = id;
     if (topology.next_in_lane[id] != kNone) predecessor[topology.next_in_lane[id]] = id;
   }
@@ -59,15 +59,15 @@ Error CircleError(const TaskGraph& graph, const std::vector<TaskId>& predecessor
 }  // namespace
 
 Error DeadlockError(const TaskGraph& graph, const Topology& topology,
-                    std::span<const std::uint32_t> pending, const std::vector<bool>& done) {
+                    std::span<const std::uint32_t> pending, std::span<const Picoseconds> end_ps) {
   TaskId waiting = kNone;
   TaskId blocked = kNone;
   for (TaskId id = 0; id < graph.TaskCount() && waiting == kNone; ++id) {
-    if (done[id]) continue;
+    if (end_ps[id] != kNotDone) continue;
     if (blocked == kNone) blocked = id;
     if (pending[id] == 0) waiting = id;
   }
-  const std::vector<TaskId> predecessor = UnfinishedPredecessors(graph, topology, done);
+  const std::vector<TaskId> predecessor = UnfinishedPredecessors(graph, topology, end_ps);
   if (waiting == kNone) return CircleError(graph, predecessor, blocked);
 
   const RendezvousId rendezvous = graph.tasks[waiting].rendezvous;

@@ -160,9 +160,7 @@ class EventReplay {
       return Error{.message = StrCat("the replay lasts more than ", kMaxTime, " ps")};
     }
     if (done_ < graph_.TaskCount()) {
-      std::vector<bool> done(graph_.TaskCount());
-      for (TaskId id = 0; id < graph_.TaskCount(); ++id) done[id] = replay_.end_ps[id] != kNotDone;
-      return DeadlockError(graph_, topology_, pending_, done);
+      return DeadlockError(graph_, topology_, pending_, replay_.end_ps);
     }
     // A thread may wake after the last task, and find nothing.
     replay_.makespan_ps = last_end_;
@@ -174,8 +172,6 @@ class EventReplay {
   }
 
  private:
-  static constexpr Picoseconds kNotDone = -1;
-
   // Which bits change a speed: compute's, the host's, and that of copies the other way.
   static std::uint32_t CopyMask(const CopySpeeds& speeds, std::uint32_t other) {
     std::uint32_t mask = 0;

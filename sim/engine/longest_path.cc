@@ -41,16 +41,12 @@ class LongestPath {
       return Error{.message = StrCat("the replay lasts more than ", kMaxTime, " ps")};
     }
     if (done_ < graph_.TaskCount()) {
-      std::vector<bool> done(graph_.TaskCount());
-      for (TaskId id = 0; id < graph_.TaskCount(); ++id) done[id] = replay_.end_ps[id] != kNotDone;
-      return DeadlockError(graph_, topology_, pending_, done);
+      return DeadlockError(graph_, topology_, pending_, replay_.end_ps);
     }
     return std::move(replay_);
   }
 
  private:
-  static constexpr Picoseconds kNotDone = -1;
-
   struct Meeting {
     std::uint32_t arrived = 0;
     Picoseconds ready = 0, duration = 0;

@@ -1,6 +1,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -122,15 +123,11 @@ class SimgridEngine : public Engine {
 
   static Result<Replay> Finish(const TaskGraph& graph, const Topology& topology,
                                SimgridRecord record) {
-    std::vector<bool> done(graph.tasks.size());
-    bool all = true;
     Picoseconds makespan = 0;
-    for (TaskId id = 0; id < graph.TaskCount(); ++id) {
-      done[id] = record.end_ps[id] != kNotReplayed;
-      all = all && done[id];
-      makespan = std::max(makespan, record.end_ps[id]);
+    for (const Picoseconds end : record.end_ps) {
+      if (end == kNotDone) return DeadlockError(graph, topology, record.pending, record.end_ps);
+      makespan = std::max(makespan, end);
     }
-    if (!all) return DeadlockError(graph, topology, record.pending, done);
     return Replay{.start_ps = std::move(record.start_ps),
                   .end_ps = std::move(record.end_ps),
                   .ready_ps = std::move(record.ready_ps),

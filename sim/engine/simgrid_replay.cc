@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "sim/engine/deadlock.h"
 #include "sim/engine/interference.h"
 #include "sim/engine/lane_threads.h"
 #include "sim/engine/wake_delay.h"
@@ -71,9 +72,9 @@ class SimgridReplay {
         open_(graph.tasks.size(), 0),
         missing_(graph.rendezvous.size()),
         finished_members_(graph.rendezvous.size(), 0) {
-    record_.start_ps.assign(graph.tasks.size(), kNotReplayed);
-    record_.end_ps.assign(graph.tasks.size(), kNotReplayed);
-    record_.ready_ps.assign(graph.tasks.size(), kNotReplayed);
+    record_.start_ps.assign(graph.tasks.size(), kNotDone);
+    record_.end_ps.assign(graph.tasks.size(), kNotDone);
+    record_.ready_ps.assign(graph.tasks.size(), kNotDone);
     record_.pending = std::move(pending);
     for (RendezvousId id = 0; id < missing_.size(); ++id) {
       missing_[id] = graph.rendezvous[id].participants;

@@ -12,10 +12,8 @@
 
 namespace twinstep {
 
-inline constexpr Picoseconds kNotReplayed = -1;
-
 struct SimgridRecord {
-  // By task; kNotReplayed where it did not start, end or become ready.
+  // By task; kNotDone where it did not start, end or become ready.
   std::vector<Picoseconds> start_ps, end_ps, ready_ps;
   std::vector<std::uint32_t> pending;      // Predecessors that did not end.
   std::vector<Picoseconds> boost_left_ps;  // As Replay's, by rank; 0 without clocks.
