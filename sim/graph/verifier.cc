@@ -210,38 +210,40 @@ class HazardCheck {
   std::vector<Access> accesses_;
 };
 
+// Of tasks in issue order, rank after rank: how many of its lane came before each.
+class LaneCounter {
+ public:
+  std::uint32_t Next(const Task& task) {
+    if (task.rank != rank_) {
+      rank_ = task.rank;
+      length_.fill(0);
+    }
+    return length_[static_cast<std::size_t>(task.lane)]++;
+  }
+
+ private:
+  std::array<std::uint32_t, kLaneCount> length_{};
+  RankId rank_ = kNone;
+};
+
 }  // namespace
 
 std::vector<std::uint32_t> LanePositions(const TaskGraph& graph) {
   std::vector<std::uint32_t> positions(graph.tasks.size());
-  std::array<std::uint32_t, kLaneCount> length{};
-  RankId rank = kNone;
-  for (TaskId id = 0; id < graph.tasks.size(); ++id) {
-    const Task& task = graph.tasks[id];
-    if (task.rank != rank) {
-      rank = task.rank;
-      length.fill(0);
-    }
-    positions[id] = length[static_cast<std::size_t>(task.lane)]++;
-  }
+  LaneCounter counter;
+  for (TaskId id = 0; id < graph.tasks.size(); ++id) positions[id] = counter.Next(graph.tasks[id]);
   return positions;
 }
 
 std::vector<std::uint32_t> VectorClocks(const TaskGraph& graph) {
   std::vector<std::uint32_t> clocks(graph.tasks.size() * kLaneCount, 0);
-  std::array<std::uint32_t, kLaneCount> length{};
-  RankId rank = kNone;
+  LaneCounter counter;
   for (TaskId id = 0; id < graph.tasks.size(); ++id) {
     const Task& task = graph.tasks[id];
-    if (task.rank != rank) {
-      rank = task.rank;
-      length.fill(0);
-    }
-    const auto lane = static_cast<std::size_t>(task.lane);
     // What holds once this task has finished; merged into each successor's clock.
     std::array<std::uint32_t, kLaneCount> after;
     std::copy_n(clocks.begin() + std::ptrdiff_t{id} * kLaneCount, kLaneCount, after.begin());
-    after[lane] = ++length[lane];
+    after[static_cast<std::size_t>(task.lane)] = counter.Next(task) + 1;
     for (const TaskId next : graph.Successors(id)) {
       std::uint32_t* clock = clocks.data() + std::size_t{next} * kLaneCount;
       for (std::size_t i = 0; i < kLaneCount; ++i) clock[i] = std::max(clock[i], after[i]);
