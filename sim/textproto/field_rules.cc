@@ -4,9 +4,10 @@
 
 #include <cmath>
 #include <cstdint>
-#include <vector>
+#include <string>
 
 #include "sim/str_cat.h"
+#include "sim/textproto/visit_fields.h"
 
 namespace twinstep {
 namespace {
@@ -55,6 +56,21 @@ std::string NumberText(double value) {
   return StrCat(value);
 }
 
+// What is wrong with a number or enum value; empty where nothing is.
+std::string NumberProblem(const FieldPlace& place) {
+  const auto& [message, field, index, path] = place;
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
+    const Reflection& reflection = *message.GetReflection();
+    const int value = index < 0 ? reflection.GetEnumValue(message, &field)
+                                : reflection.GetRepeatedEnumValue(message, &field, index);
+    if (field.enum_type()->FindValueByNumber(value) != nullptr) return "";
+    return StrCat(value, " is no value of ", field.enum_type()->name());
+  }
+  const double value = NumberOf(message, &field, index);
+  if (value >= 0 && value <= kLargestNumber) return "";
+  return StrCat(NumberText(value), " is not between 0 and ", kLargestNumber);
+}
+
 }  // namespace
 
 void FieldErrors::Add(std::string_view field_path, std::string_view problem) {
@@ -63,35 +79,13 @@ void FieldErrors::Add(std::string_view field_path, std::string_view problem) {
       StrCat(source_.Locate(message_.GetDescriptor(), field_path), ": ", field_path, ": ", problem);
 }
 
-void FieldErrors::CheckEveryNumber() { CheckNumbersOf(message_, ""); }
-
-void FieldErrors::CheckNumbersOf(const Message& message, const std::string& prefix) {
-  const Reflection& reflection = *message.GetReflection();
-  std::vector<const FieldDescriptor*> fields;
-  reflection.ListFields(message, &fields);
-  for (const FieldDescriptor* field : fields) {
-    const int count = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
-    for (int i = 0; i < count; ++i) {
-      const int index = field->is_repeated() ? i : -1;
-      const std::string path = prefix + field->name() + (index < 0 ? "" : StrCat("[", index, "]"));
-      if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-        CheckNumbersOf(index < 0 ? reflection.GetMessage(message, field)
-                                 : reflection.GetRepeatedMessage(message, field, index),
-                       path + ".");
-      } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
-        const int value = index < 0 ? reflection.GetEnumValue(message, field)
-                                    : reflection.GetRepeatedEnumValue(message, field, index);
-        if (field->enum_type()->FindValueByNumber(value) == nullptr) {
-          Add(path, StrCat(value, " is no value of ", field->enum_type()->name()));
-        }
-      } else {
-        const double value = NumberOf(message, field, index);
-        if (!(value >= 0 && value <= kLargestNumber)) {
-          Add(path, StrCat(NumberText(value), " is not between 0 and ", kLargestNumber));
-        }
-      }
+void FieldErrors::CheckEveryNumber() {
+  VisitFields(message_, [this](const FieldPlace& place) {
+    if (const std::string problem = NumberProblem(place); !problem.empty()) {
+      Add(place.path, problem);
     }
-  }
+    return true;
+  });
 }
 
 double FieldErrors::Number(std::string_view field_path) const {

@@ -43,7 +43,6 @@ class FieldErrors {
 
  private:
   double Number(std::string_view field_path) const;
-  void CheckNumbersOf(const google::protobuf::Message& message, const std::string& prefix);
 
   const google::protobuf::Message& message_;
   const TextSource& source_;

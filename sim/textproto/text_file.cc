@@ -14,6 +14,7 @@
 #include "sim/str_cat.h"
 #include "sim/textproto/closest_name.h"
 #include "sim/textproto/field_scanner.h"
+#include "sim/textproto/visit_fields.h"
 
 namespace twinstep {
 namespace {
@@ -166,29 +167,18 @@ bool IsUtf8(std::string_view text) {
 
 // Escapes such as "\xff" can put bytes in a string that no JSON report may hold. Returns the path
 // of the first such field.
-std::optional<std::string> FindBadString(const Message& message, const std::string& prefix) {
-  const Reflection& reflection = *message.GetReflection();
-  std::vector<const FieldDescriptor*> fields;
-  reflection.ListFields(message, &fields);
-  for (const FieldDescriptor* field : fields) {
-    const int count = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
-    for (int i = 0; i < count; ++i) {
-      const std::string path =
-          prefix + field->name() + (field->is_repeated() ? StrCat("[", i, "]") : "");
-      if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
-        const std::string text = field->is_repeated()
-                                     ? reflection.GetRepeatedString(message, field, i)
-                                     : reflection.GetString(message, field);
-        if (!IsUtf8(text)) return path;
-      } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-        const Message& inner = field->is_repeated()
-                                   ? reflection.GetRepeatedMessage(message, field, i)
-                                   : reflection.GetMessage(message, field);
-        if (auto found = FindBadString(inner, path + ".")) return found;
-      }
-    }
-  }
-  return std::nullopt;
+std::optional<std::string> FindBadString(const Message& message) {
+  std::optional<std::string> bad;
+  VisitFields(message, [&bad](const FieldPlace& place) {
+    const auto& [of, field, index, path] = place;
+    if (field.cpp_type() != FieldDescriptor::CPPTYPE_STRING) return true;
+    const Reflection& reflection = *of.GetReflection();
+    const std::string text = index < 0 ? reflection.GetString(of, &field)
+                                       : reflection.GetRepeatedString(of, &field, index);
+    if (!IsUtf8(text)) bad = path;
+    return !bad.has_value();
+  });
+  return bad;
 }
 
 }  // namespace
@@ -234,7 +224,7 @@ Result<TextSource> ParseTextInto(std::string_view text, const std::string& name,
     if (parsed && !collector.problem()) {
       if (!errors.empty()) break;
       TextSource source{name, std::move(tree)};
-      if (const auto bad = FindBadString(*message, "")) {
+      if (const auto bad = FindBadString(*message)) {
         return Error{.message = StrCat(source.Locate(message->GetDescriptor(), *bad), ": ", *bad,
                                        ": the text is not UTF-8")};
       }
