@@ -56,6 +56,14 @@ bool GpuMeasurement::IsMeasured(const Primitive& primitive) const {
   return at != samples_.primitives.times.end() && !at->second.alone_s.empty();
 }
 
+void GpuMeasurement::AddSlowdowns(const std::map<Primitive, double>& slowdowns) {
+  for (const auto& [primitive, slowdown] : slowdowns) {
+    PrimitiveTimes& times = TimesOf(primitive);
+    if (times.alone_s.empty() || !times.beside_collective_s.empty()) continue;
+    times.beside_collective_s.push_back(slowdown * Summarize(times.alone_s).median);
+  }
+}
+
 bool GpuMeasurement::Lack(const Layers& layers, TimesMember member) const {
   const TaskGraph& graph = layers.plan.graph;
   double all_s = 0, lacking_s = 0;

@@ -11,7 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -78,6 +78,8 @@ class GpuMeasurement {
   PrimitiveTimes& TimesOf(const Primitive& primitive) {
     return samples_.primitives.times[primitive];
   }
+  // Beside collectives, over time alone; those that have such a time keep it.
+  void AddSlowdowns(const std::map<Primitive, double>& slowdowns);
   // Whether enough of the layers' operators were not measured so, by their time: others stand for
   // few.
   bool Lack(const Layers& layers, TimesMember member) const;

@@ -4,21 +4,26 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "exec/profile/collective_overlap.h"
 #include "exec/profile/meetings.h"
+#include "exec/profile/merge_graphs.h"
 #include "exec/profile/primitive.h"
 #include "exec/profile/probe_graph.h"
-#include "exec/profile/repeated_run.h"
+#include "exec/profile/probe_runs.h"
 #include "exec/profile/statistics.h"
 #include "sim/graph/task_graph.h"
 
 namespace twinstep {
 namespace {
 
-// Beside layers: alternating, as a chunk is gathered and its gradients are reduced.
+// What arenas may take of a GPU, as in layer_plan.cc.
+constexpr double kMemoryShare = 0.9;
+// Beside layers, whatever the plans do: a chunk is gathered and its gradients are reduced.
 constexpr std::array kBesideLayers{OpCode::kAllGather, OpCode::kReduceScatter};
 
 OpShape GroupShape(OpCode op, Dtype dtype, std::int64_t bytes) {
@@ -76,6 +81,53 @@ Meetings MissingMeetings(GpuMeasurement* gpu) {
   return meetings;
 }
 
+bool IsCollective(OpCode op) {
+  return op == OpCode::kAllReduce || op == OpCode::kAllGather || op == OpCode::kReduceScatter;
+}
+
+// Collectives of the plans that no layers have beside operators, as many as the GPUs have room for
+// beside the layers.
+std::vector<Meeting> MissingBesideLayers(const GpuMeasurement& gpu,
+                                         const GpuMeasurement::Layers& layers) {
+  const auto memory_bytes =
+      static_cast<double>(layers.of->cluster->gpu().memory_bytes()) * kMemoryShare;
+  double bytes = 0;
+  for (const auto& of_rank : layers.plan.arena.arena_bytes) {
+    bytes = std::max(bytes, static_cast<double>(of_rank[static_cast<std::size_t>(Pool::kGpu)]));
+  }
+  const auto& times = gpu.samples().primitives.times;
+  const Meetings all = FindMeetings(gpu.wholes(), [&times](const Primitive& primitive) {
+    const auto at = times.find(primitive);
+    return IsCollective(primitive.shape.op) && at != times.end() && !at->second.alone_s.empty() &&
+           at->second.beside_compute_s.empty();
+  });
+  std::vector<Meeting> missing;
+  const auto of_size = all.find(layers.ranks());
+  if (of_size == all.end()) return missing;
+  for (const Meeting& meeting : of_size->second) {
+    const TaskGraph& whole = *meeting.graph;
+    bytes +=
+        2 * static_cast<double>(whole.shapes[whole.tasks[meeting.tasks.front()].shape].dims[0]);
+    if (memory_bytes > 0 && bytes > memory_bytes) break;
+    missing.push_back(meeting);
+  }
+  return missing;
+}
+
+// Of the first rank, in their order.
+std::vector<double> OperatorSeconds(const GpuMeasurement& gpu, const TaskGraph& graph) {
+  std::map<Primitive, double> seconds_of;
+  for (const auto& [primitive, times] : gpu.samples().primitives.times) {
+    seconds_of[primitive] = Summarize(times.alone_s).median;
+  }
+  std::vector<double> seconds;
+  for (TaskId id = graph.rank_begin[0]; id < graph.rank_begin[1]; ++id) {
+    if (graph.tasks[id].kind != TaskKind::kCompute) continue;
+    seconds.push_back(seconds_of[*PrimitiveOf(graph, id)]);
+  }
+  return seconds;
+}
+
 }  // namespace
 
 Status MeasureCollectives(GpuMeasurement* gpu) {
@@ -111,43 +163,42 @@ Status MeasureCollectives(GpuMeasurement* gpu) {
 
 Status MeasureLayersBesideCollectives(GpuMeasurement* gpu) {
   gpu->BeginPhase("layers beside collectives");
-  std::set<Primitive> known;
-  for (const auto& [primitive, times] : gpu->samples().primitives.times) {
-    if (!times.beside_collective_s.empty() || !times.beside_compute_s.empty()) {
-      known.insert(primitive);
-    }
-  }
   for (const GpuMeasurement::Layers& layers : gpu->layers()) {
-    if (layers.ranks() < 2 || !gpu->Lack(layers, &PrimitiveTimes::beside_collective_s)) continue;
-    std::vector<OpShape> shapes;
-    std::set<Primitive> primitives;
-    double seconds = 0;
+    if (layers.ranks() < 2) continue;
+    const std::vector<Meeting> meetings = MissingBesideLayers(*gpu, layers);
+    if (meetings.empty() && !gpu->Lack(layers, &PrimitiveTimes::beside_collective_s)) continue;
+    ProbeGraph operations(layers.ranks());
+    std::vector<Primitive> primitives;
+    for (const Meeting& meeting : meetings) {
+      operations.AddRendezvous(*meeting.graph, meeting.tasks, 1);
+      primitives.push_back(*PrimitiveOf(*meeting.graph, meeting.tasks.front()));
+    }
     for (const OpCode op : kBesideLayers) {
-      shapes.push_back(GroupShape(op, Dtype::kBf16, gpu->sizes().beside_bytes));
-      const Primitive primitive = GroupPrimitive(shapes.back(), layers.ranks());
-      primitives.insert(primitive);
-      seconds += Summarize(gpu->TimesOf(primitive).alone_s).median;
+      const OpShape shape = GroupShape(op, Dtype::kBf16, gpu->sizes().beside_bytes);
+      operations.AddGroupOperation(shape, 1);
+      primitives.push_back(GroupPrimitive(shape, layers.ranks()));
     }
-    ProbeGraph collectives(layers.ranks());
-    collectives.AddGroupOperations(
-        shapes, 1 + static_cast<int>(kBesideMargin * layers.iteration_s / seconds));
-    Means means;
-    const Status done = gpu->Runs().MeasureBeside(
+    std::vector<double> operation_s;
+    std::map<Primitive, double> alone_s;
+    for (const Primitive& primitive : primitives) {
+      operation_s.push_back(Summarize(gpu->TimesOf(primitive).alone_s).median);
+      alone_s[primitive] = operation_s.back();
+    }
+    CollectiveOverlap::Times times;
+    const Status done = gpu->Runs().MeasureOverlap(
         {.layers = &layers.plan,
-         .first = std::move(collectives).Finish(),
+         .operations = std::move(operations).Finish(),
+         .alone_s = std::move(alone_s),
+         .placements = PlaceApart(OperatorSeconds(*gpu, layers.plan.graph), operation_s),
          .warm_up_s = gpu->WarmUpSeconds(),
-         .seconds = gpu->Share(kBesideCollectivesShare, gpu->layers().size()),
-         .is_collectives = true},
-        &means, &gpu->samples().overhead_bytes);
+         .seconds = gpu->Share(kBesideCollectivesShare, gpu->layers().size())},
+        &times, &gpu->samples().overhead_bytes);
     if (!done.ok()) return done;
-    for (const auto& [primitive, times] : means) {
-      if (known.contains(primitive)) continue;
-      if (primitive.group_size == 0) {
-        AppendTo(&gpu->TimesOf(primitive).beside_collective_s, times);
-      } else if (primitives.contains(primitive)) {
-        AppendTo(&gpu->TimesOf(primitive).beside_compute_s, times);
-      }
+    for (const Primitive& primitive : primitives) {
+      std::vector<double>& beside_s = gpu->TimesOf(primitive).beside_compute_s;
+      if (beside_s.empty()) AppendTo(&beside_s, times.beside[primitive]);
     }
+    gpu->AddSlowdowns(times.slowdowns);
   }
   return Unit{};
 }

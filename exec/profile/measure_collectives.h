@@ -14,8 +14,9 @@ namespace twinstep {
 // where plans have one GPU.
 Status MeasureCollectives(GpuMeasurement* gpu);
 
-// After all that is alone: sums and moves beside the layers. Where layers have such times of their
-// own, these stay.
+// After all that is alone: the plans' collectives, and others, each of which begins where an
+// operator of the layers ends, and what these take beside it (collective_overlap.h). Where layers
+// have such times of their own, these stay.
 Status MeasureLayersBesideCollectives(GpuMeasurement* gpu);
 
 }  // namespace twinstep

@@ -8,6 +8,7 @@
 
 #include "exec/profile/layer_plan.h"
 #include "exec/profile/measure_copies.h"
+#include "exec/profile/merge_graphs.h"
 #include "exec/profile/plan_run.h"
 #include "exec/profile/primitive.h"
 #include "exec/profile/probe_graph.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "exec/profile/collective_company.h"
+#include "exec/profile/collective_overlap.h"
 #include "exec/profile/layer_plan.h"
 #include "exec/profile/repeated_run.h"
 
@@ -14,36 +14,20 @@ namespace {
 // ones' time.
 constexpr double kLayersWarmUp = 0.25;
 
-// Of the layers' tasks: all, and those that ran without or beside collectives, or these without
-// or beside operators.
-struct LayerMeans {
-  Means all, alone, beside;
-};
-
-void CollectLayers(RepeatedRun* run, LayerMeans* means) {
-  const CollectiveCompany company(run->graph(), [run](TaskId id) { return run->Time(id); });
-  run->Collect(&means->all, [](TaskId) { return true; });
-  run->Collect(&means->alone,
-               [&](TaskId id) { return company.Of(id) == CollectiveCompany::kNone; });
-  run->Collect(&means->beside,
-               [&](TaskId id) { return company.Of(id) == CollectiveCompany::kAlways; });
-}
-
 // An operator that never runs alone takes what it takes where it stands. Collectives that do not
 // are measured by themselves.
-void AddLayers(const LayerMeans& means, GpuMeasurement* gpu) {
-  for (const auto& [primitive, times] : means.all) {
-    const auto alone = means.alone.find(primitive);
-    if (alone != means.alone.end()) {
-      AppendTo(&gpu->TimesOf(primitive).alone_s, alone->second);
-    } else if (primitive.group_size == 0) {
-      AppendTo(&gpu->TimesOf(primitive).alone_s, times);
-    }
+void AddLayers(const Means& all, const CollectiveOverlap::Times& times, GpuMeasurement* gpu) {
+  for (const auto& [primitive, seconds] : times.alone) {
+    AppendTo(&gpu->TimesOf(primitive).alone_s, seconds);
   }
-  for (const auto& [primitive, times] : means.beside) {
-    PrimitiveTimes& of = gpu->TimesOf(primitive);
-    AppendTo(primitive.group_size == 0 ? &of.beside_collective_s : &of.beside_compute_s, times);
+  for (const auto& [primitive, seconds] : all) {
+    if (primitive.group_size > 0 || times.alone.contains(primitive)) continue;
+    AppendTo(&gpu->TimesOf(primitive).alone_s, seconds);
   }
+  for (const auto& [primitive, seconds] : times.beside) {
+    AppendTo(&gpu->TimesOf(primitive).beside_compute_s, seconds);
+  }
+  gpu->AddSlowdowns(times.slowdowns);
 }
 
 // How fast they are, which says how long an iteration of them gets.
@@ -71,12 +55,15 @@ Status MeasureLayersAlone(GpuMeasurement* gpu) {
     if (const Status started = run.Start(/*fill_buffers=*/false); !started.ok()) return started;
     const Status warm = run.WarmUp(kLayersWarmUp * gpu->options().warm_up_s);
     if (!warm.ok()) return warm;
-    LayerMeans means;
-    const Status done = run.Measure(gpu->Share(kAloneShare, gpu->layers().size()),
-                                    [&run, &means] { CollectLayers(&run, &means); });
+    Means all;
+    CollectiveOverlap overlap(run.graph(), [&run](TaskId id) { return run.PrimitiveOfTask(id); });
+    const Status done = run.Measure(gpu->Share(kAloneShare, gpu->layers().size()), [&] {
+      run.Collect(&all, [](TaskId) { return true; });
+      overlap.AddIteration([&run](TaskId id) { return run.Time(id); });
+    });
     if (!done.ok()) return done;
     layers.iteration_s = run.IterationSeconds();
-    AddLayers(means, gpu);
+    AddLayers(all, overlap.Finish(), gpu);
     gpu->samples().overhead_bytes = std::max(gpu->samples().overhead_bytes, run.OverheadBytes());
     gpu->samples().layers = layers.plan.graph;
     gpu->samples().scratch_bytes = run.ScratchBytes();

@@ -20,19 +20,30 @@ OpShape CopyShape(bool h2d, std::int64_t bytes) {
   return shape;
 }
 
-// A lane on which training has nothing else of this kind.
+// One on which training has nothing else of this kind.
+Lane GroupLane(TaskKind kind) {
+  switch (kind) {
+    case TaskKind::kSend:
+      return Lane::kSendFwd;
+    case TaskKind::kRecv:
+      return Lane::kRecvFwd;
+    default:
+      return Lane::kRecvBwd;
+  }
+}
+
 Task GroupTask(OpCode op, std::uint32_t rank) {
   Task task;
   task.kind = op != OpCode::kSend ? TaskKind::kCollective
               : rank == 0         ? TaskKind::kSend
                                   : TaskKind::kRecv;
-  task.lane = op != OpCode::kSend ? Lane::kRecvBwd : rank == 0 ? Lane::kSendFwd : Lane::kRecvFwd;
+  task.lane = GroupLane(task.kind);
   return task;
 }
 
 }  // namespace
 
-ProbeGraph::ProbeGraph(std::uint32_t ranks) : tasks_(ranks) {
+ProbeGraph::ProbeGraph(std::uint32_t ranks) : tasks_(ranks), last_meeting_(ranks, kNone) {
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
     graph_.ranks.push_back({.global_rank = rank});
     graph_.rank_class.push_back(rank);
@@ -159,6 +170,12 @@ void ProbeGraph::AddMeetings(std::vector<std::vector<Repeated>> operations, int 
           {.group = group_id, .participants = static_cast<std::uint32_t>(count)});
       for (std::uint32_t rank = 0; rank < count; ++rank) {
         members[rank].task.rendezvous = rendezvous;
+        if (last_meeting_[rank] != kNone) {
+          edges_.push_back({.rank = rank,
+                            .from = last_meeting_[rank],
+                            .to = static_cast<std::uint32_t>(tasks_[rank].size())});
+        }
+        last_meeting_[rank] = static_cast<std::uint32_t>(tasks_[rank].size());
         AddRepeated(rank, members[rank], 1);
       }
     }
@@ -169,6 +186,7 @@ void ProbeGraph::AddRendezvous(const TaskGraph& from, std::span<const TaskId> me
   std::vector<Repeated> copies;
   for (std::uint32_t rank = 0; rank < members.size(); ++rank) {
     copies.push_back(CopyOf(from, members[rank], rank, /*on_host=*/false));
+    copies.back().task.lane = GroupLane(copies.back().task.kind);
   }
   AddMeetings({std::move(copies)}, times);
 }
@@ -207,57 +225,14 @@ TaskGraph ProbeGraph::Finish() && {
     graph_.tasks.insert(graph_.tasks.end(), tasks.begin(), tasks.end());
     graph_.rank_begin.push_back(graph_.TaskCount());
   }
-  graph_.edges = FreezeEdges(graph_.TaskCount(), {});
-  return std::move(graph_);
-}
-
-TaskGraph Beside(const TaskGraph& first, const TaskGraph& graph) {
-  TaskGraph both = graph;
-  const auto buffers = static_cast<BufferId>(graph.buffers.size());
-  const auto shapes = static_cast<ShapeId>(graph.shapes.size());
-  const auto operands = static_cast<std::uint32_t>(graph.operands.size());
-  const auto groups = static_cast<GroupId>(graph.groups.size());
-  const auto meetings = static_cast<RendezvousId>(graph.rendezvous.size());
-  both.buffers.insert(both.buffers.end(), first.buffers.begin(), first.buffers.end());
-  both.shapes.insert(both.shapes.end(), first.shapes.begin(), first.shapes.end());
-  // Slice 0 is every graph's.
-  const auto slices = static_cast<SliceId>(graph.slices.size() - 1);
-  both.slices.insert(both.slices.end(), first.slices.begin() + 1, first.slices.end());
-  for (Operand x : first.operands) {
-    x.buffer += buffers;
-    if (x.slice != 0) x.slice += slices;
-    both.operands.push_back(x);
-  }
-  both.groups.insert(both.groups.end(), first.groups.begin(), first.groups.end());
-  for (Rendezvous meeting : first.rendezvous) {
-    meeting.group += groups;
-    both.rendezvous.push_back(meeting);
-  }
-
-  both.tasks.clear();
-  both.rank_begin = {0};
-  std::vector<TaskId> moved(graph.tasks.size());  // Where the tasks of `graph` are now.
-  for (std::size_t rank = 0; rank < graph.ranks.size(); ++rank) {
-    for (TaskId id = first.rank_begin[rank]; id < first.rank_begin[rank + 1]; ++id) {
-      Task task = first.tasks[id];
-      task.shape += shapes;
-      task.operand_begin += operands;
-      if (task.rendezvous != kNone) task.rendezvous += meetings;
-      both.tasks.push_back(task);
-    }
-    for (TaskId id = graph.rank_begin[rank]; id < graph.rank_begin[rank + 1]; ++id) {
-      moved[id] = both.TaskCount();
-      both.tasks.push_back(graph.tasks[id]);
-    }
-    both.rank_begin.push_back(both.TaskCount());
-  }
   std::vector<std::pair<TaskId, TaskId>> edges;
-  edges.reserve(graph.EdgeCount());
-  for (TaskId id = 0; id < graph.TaskCount(); ++id) {
-    for (const TaskId next : graph.Successors(id)) edges.emplace_back(moved[id], moved[next]);
+  for (const auto& [rank, from, to] : edges_) {
+    // A lane has an order anyway.
+    if (tasks_[rank][from].lane == tasks_[rank][to].lane) continue;
+    edges.emplace_back(graph_.rank_begin[rank] + from, graph_.rank_begin[rank] + to);
   }
-  both.edges = FreezeEdges(both.TaskCount(), edges);
-  return both;
+  graph_.edges = FreezeEdges(graph_.TaskCount(), edges);
+  return std::move(graph_);
 }
 
 }  // namespace twinstep

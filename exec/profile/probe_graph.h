@@ -1,5 +1,5 @@
-// Graphs for measuring: single operations again and again, and operations beside a graph. Nothing
-// is ordered but what a lane orders.
+// Graphs for measuring: single operations again and again. Nothing is ordered but what a lane
+// orders, and what joins ranks: one after the other. Beside another graph: merge_graphs.h.
 //
 //   ProbeGraph probes;
 //   probes.AddTask(graph, id, {.times = 5});
@@ -67,11 +67,12 @@ class ProbeGraph {
 
   TaskGraph graph_;
   std::vector<std::vector<Task>> tasks_;  // By rank.
+  // Between tasks of a rank, by their places in tasks_.
+  struct Edge {
+    std::uint32_t rank = 0, from = 0, to = 0;
+  };
+  std::vector<Edge> edges_;
+  std::vector<std::uint32_t> last_meeting_;  // By rank: place in tasks_; kNone: none yet.
 };
-
-// Both graphs at once: of each rank first the tasks of `first`, from the begin of the iteration on
-// as far as its lanes are free, then those of `graph`. Both are of as many ranks; `first` has no
-// edges, as a ProbeGraph's.
-TaskGraph Beside(const TaskGraph& first, const TaskGraph& graph);
 
 }  // namespace twinstep

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <optional>
 #include <utility>
 #include <vector>
 
-#include "exec/profile/collective_company.h"
+#include "exec/profile/merge_graphs.h"
 #include "sim/graph/arena.h"
 
 namespace twinstep {
@@ -89,15 +88,25 @@ Status ProbeRuns::MeasureBeside(const Beside& beside, Means* means,
   if (const Status started = run.Start(/*fill_buffers=*/false); !started.ok()) return started;
   if (const Status warm = run.WarmUp(beside.warm_up_s); !warm.ok()) return warm;
   const BesideTimes times(run, beside.first);
-  const auto time = [&run](TaskId id) { return run.Time(id); };
-  const Status done = run.Measure(beside.seconds, [&] {
-    std::optional<CollectiveCompany> company;
-    if (beside.is_collectives) company.emplace(run.graph(), time);
-    run.Collect(means, [&](TaskId id) {
-      return company.has_value() ? company->Of(id) == CollectiveCompany::kAlways
-                                 : times.IsBeside(id);
-    });
-  });
+  const Status done = run.Measure(
+      beside.seconds, [&] { run.Collect(means, [&](TaskId id) { return times.IsBeside(id); }); });
+  *overhead_bytes = std::max(*overhead_bytes, run.OverheadBytes());
+  return done;
+}
+
+Status ProbeRuns::MeasureOverlap(const Overlap& overlap, CollectiveOverlap::Times* times,
+                                 std::int64_t* overhead_bytes) const {
+  const LoweredPlan& layers = *overlap.layers;
+  RepeatedRun run(Lowered(Interleaved(overlap.operations, layers.graph, overlap.placements),
+                          layers.model, layers.plan),
+                  options_);
+  if (const Status started = run.Start(/*fill_buffers=*/false); !started.ok()) return started;
+  if (const Status warm = run.WarmUp(overlap.warm_up_s); !warm.ok()) return warm;
+  CollectiveOverlap seen(run.graph(), [&run](TaskId id) { return run.PrimitiveOfTask(id); });
+  const Status done = run.Measure(
+      overlap.seconds, [&] { seen.AddIteration([&run](TaskId id) { return run.Time(id); }); });
+  if (!done.ok()) return done;
+  *times = seen.Finish(overlap.alone_s);
   *overhead_bytes = std::max(*overhead_bytes, run.OverheadBytes());
   return done;
 }

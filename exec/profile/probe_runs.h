@@ -9,10 +9,15 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "exec/profile/collective_overlap.h"
+#include "exec/profile/merge_graphs.h"
 #include "exec/profile/plan_run.h"
+#include "exec/profile/primitive.h"
 #include "exec/profile/probe_graph.h"
 #include "exec/profile/repeated_run.h"
 #include "model_zoo/model.pb.h"
@@ -40,13 +45,21 @@ class ProbeRuns {
     const LoweredPlan* layers = nullptr;
     TaskGraph first;  // Alone on its lanes.
     double warm_up_s = 0, seconds = 0;
-    // `first` are collectives: what ran between two of them, or these between two operators, was
-    // not beside them.
-    bool is_collectives = false;
   };
   // What both take together, each task that ran all the time beside the other graph's.
   // `overhead_bytes` grows to what the run has on the device besides its arena.
   Status MeasureBeside(const Beside& beside, Means* means, std::int64_t* overhead_bytes) const;
+
+  struct Overlap {
+    const LoweredPlan* layers = nullptr;
+    TaskGraph operations;                 // As Interleaved()'s (merge_graphs.h).
+    std::map<Primitive, double> alone_s;  // What these take alone.
+    std::vector<Placement> placements;
+    double warm_up_s = 0, seconds = 0;
+  };
+  // What the layers and collectives between their operators do to each other.
+  Status MeasureOverlap(const Overlap& overlap, CollectiveOverlap::Times* times,
+                        std::int64_t* overhead_bytes) const;
 
  private:
   LoweredPlan Lowered(TaskGraph graph, const Model& model, const ResolvedPlan& plan) const;

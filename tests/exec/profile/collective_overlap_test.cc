@@ -1,0 +1,173 @@
+#include "exec/profile/collective_overlap.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "exec/profile/merge_graphs.h"
+#include "exec/profile/probe_graph.h"
+
+namespace twinstep {
+namespace {
+
+using testing::DoubleNear;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// Two ranks compute one thing `operators` times and meet `meetings` times to sum; times are handed
+// in, in microseconds.
+class CollectiveOverlapTest : public testing::Test {
+ protected:
+  void Make(int operators, int meetings) {
+    OpShape product{.op = OpCode::kGemmForward, .dtype = Dtype::kBf16};
+    product.dims = {8, 8, 8};
+    ProbeGraph of_one;
+    of_one.AddOperator(product, std::array<std::int64_t, 2>{128, 128},
+                       std::array<std::int64_t, 1>{128}, 1);
+    const TaskGraph one = std::move(of_one).Finish();
+    ProbeGraph layers(2);
+    for (const std::uint32_t rank : {0u, 1u}) {
+      layers.AddTask(one, 0, {.rank = rank, .times = operators});
+    }
+    OpShape sum{.op = OpCode::kReduceScatter, .dtype = Dtype::kBf16};
+    sum.dims[0] = 128;
+    ProbeGraph probes(2);
+    probes.AddGroupOperation(sum, meetings);
+    graph_ = Beside(std::move(probes).Finish(), std::move(layers).Finish());
+    for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
+      primitives_.push_back(*PrimitiveOf(graph_, id));
+    }
+    sum_ = primitives_.front();
+    product_ = primitives_.back();
+  }
+
+  struct Span {
+    double start_us = 0, end_us = 0;
+  };
+  // Of each rank the meetings, then the operators.
+  CollectiveOverlap::Times Of(const std::vector<std::vector<Span>>& iterations,
+                              const std::map<Primitive, double>& alone_s = {}) const {
+    CollectiveOverlap overlap(graph_, [this](TaskId id) { return &primitives_[id]; });
+    for (const std::vector<Span>& times : iterations) {
+      EXPECT_EQ(times.size(), graph_.TaskCount());
+      overlap.AddIteration([&times](TaskId id) {
+        return TaskTime{static_cast<std::int64_t>(times[id].start_us * 1e3),
+                        static_cast<std::int64_t>(times[id].end_us * 1e3)};
+      });
+    }
+    return overlap.Finish(alone_s);
+  }
+
+  static auto Us(double us) { return DoubleNear(us * 1e-6, 1e-12); }
+
+  TaskGraph graph_;
+  std::vector<Primitive> primitives_;
+  Primitive sum_, product_;
+};
+
+TEST_F(CollectiveOverlapTest, AloneAreThoseThatLapOverLittle) {
+  Make(/*operators=*/1, /*meetings=*/2);
+  const CollectiveOverlap::Times times = Of({{{0, 100},
+                                              {197, 300},
+                                              {100, 200},  //
+                                              {0, 100},
+                                              {197, 300},
+                                              {100, 200}}});
+  EXPECT_THAT(times.alone.at(sum_), ElementsAre(Us(101.5)));
+  EXPECT_THAT(times.alone.at(product_), ElementsAre(Us(100)));
+  EXPECT_THAT(times.beside, IsEmpty());
+  EXPECT_THAT(times.slowdowns, IsEmpty());
+}
+
+// It begins while operators run until 100 and, on rank 1, until `until`, and takes 40 once both
+// have ended, while the operators that come next stand still.
+TEST_F(CollectiveOverlapTest, WhatWaitsForOperatorsIsCountedFromTheirEnd) {
+  Make(/*operators=*/3, /*meetings=*/1);
+  const auto iteration = [](double begin, double until) {
+    const double from = std::max(100.0, until), end = from + 40;
+    return std::vector<Span>{{begin, end},
+                             {0, 100},
+                             {100, end + 100 - (from - 100)},
+                             {300, 400},
+                             {begin, end},
+                             {until - 100, until},
+                             {until, end + 100 - (from - until)},
+                             {300, 400}};
+  };
+  const CollectiveOverlap::Times times =
+      Of({iteration(10, 100), iteration(50, 100), iteration(90, 100), iteration(20, 120)});
+  ASSERT_TRUE(times.company.contains(sum_));
+  EXPECT_TRUE(times.company.at(sum_).waits);
+  EXPECT_NEAR(times.company.at(sum_).takes, 1, 1e-9);
+  EXPECT_THAT(times.beside.at(sum_), ElementsAre(Us(40), Us(40), Us(40), Us(40)));
+  // Nothing is slowed by what still waits; and by what makes operators stand still they are not
+  // slowed, but wait.
+  EXPECT_THAT(times.alone.at(product_), testing::Each(Us(100)));
+  EXPECT_THAT(times.slowdowns, IsEmpty());
+}
+
+// Copy engines do it, whatever runs: it takes 50 all the time, and slows operators by a quarter.
+TEST_F(CollectiveOverlapTest, WhatDoesNotWaitIsCountedFromItsBegin) {
+  Make(/*operators=*/3, /*meetings=*/1);
+  const auto iteration = [](double begin) {
+    std::vector<Span> rank = {{begin, begin + 50}, {0, 110}, {110, 210}, {210, 310}};
+    std::vector<Span> both = rank;
+    both.insert(both.end(), rank.begin(), rank.end());
+    return both;
+  };
+  const CollectiveOverlap::Times times = Of({iteration(5), iteration(20), iteration(40)});
+  ASSERT_TRUE(times.company.contains(sum_));
+  EXPECT_FALSE(times.company.at(sum_).waits);
+  EXPECT_NEAR(times.company.at(sum_).takes, 0.2, 1e-9);
+  EXPECT_THAT(times.beside.at(sum_), ElementsAre(Us(50), Us(50), Us(50)));
+  // In 50 beside it an operator does what takes 40 alone.
+  EXPECT_NEAR(times.slowdowns.at(product_), 1.25, 1e-9);
+}
+
+// Where operators always run for as long, times alone tell: 100 of waiting and 40, or 140.
+TEST_F(CollectiveOverlapTest, TimesAloneTellWhereItAlwaysBeginsAtOnePlace) {
+  Make(/*operators=*/2, /*meetings=*/1);
+  std::vector<std::vector<Span>> iterations;
+  for (const double more : {0.0, 1.0, 2.0}) {
+    const std::vector<Span> rank = {{0, 140}, {0, 100 - more}, {100 - more, 240}};
+    iterations.push_back(rank);
+    iterations.back().insert(iterations.back().end(), rank.begin(), rank.end());
+  }
+  EXPECT_FALSE(Of(iterations).company.at(sum_).waits);
+  EXPECT_TRUE(Of(iterations, {{sum_, 40e-6}}).company.at(sum_).waits);
+  EXPECT_FALSE(Of(iterations, {{sum_, 140e-6}}).company.at(sum_).waits);
+}
+
+// Too few times of such as may have waited are nobody's.
+TEST_F(CollectiveOverlapTest, FewTimesSayNothing) {
+  Make(/*operators=*/1, /*meetings=*/1);
+  const std::vector<Span> both = {{10, 60}, {0, 100}, {10, 60}, {0, 100}};
+  EXPECT_THAT(Of({both, both}).beside, IsEmpty());
+  EXPECT_THAT(Of({both, both, both}).beside.at(sum_), ElementsAre(Us(50), Us(50), Us(50)));
+}
+
+TEST_F(CollectiveOverlapTest, TooShortACompanySaysNothingOfAnOperator) {
+  Make(/*operators=*/3, /*meetings=*/1);
+  const std::vector<Span> rank = {{20, 30}, {0, 102}, {102, 202}, {202, 302}};
+  std::vector<Span> both = rank;
+  both.insert(both.end(), rank.begin(), rank.end());
+  const CollectiveOverlap::Times times = Of({both, both, both});
+  EXPECT_THAT(times.slowdowns, IsEmpty());
+}
+
+// On one rank nothing computes: it is neither alone nor beside operators of all members.
+TEST_F(CollectiveOverlapTest, BesideOperatorsOfAllMembers) {
+  Make(/*operators=*/1, /*meetings=*/1);
+  const CollectiveOverlap::Times times = Of({{{10, 60}, {0, 100}, {10, 60}, {200, 300}}});
+  EXPECT_THAT(times.beside, IsEmpty());
+  EXPECT_FALSE(times.alone.contains(sum_));
+}
+
+}  // namespace
+}  // namespace twinstep
