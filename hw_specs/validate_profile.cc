@@ -112,6 +112,8 @@ Status ValidateProfile(const Profile& profile, const TextSource& source) {
   CheckOperatorMemory(profile, &errors);
   CheckMovements(profile, &errors);
   errors.CheckZeroOrRange("dispatch_s", 1e-12, 1);
+  errors.CheckZeroOrRange("lane_handoff_s", 1e-12, 1);
+  errors.CheckZeroOrRange("meeting_s", 1e-12, 1);
   errors.CheckZeroOrRange("busy_threads", 1, 1e6);
   errors.CheckZeroOrRange("gpu_adam_params_per_s", 1e3, 1e17);
   errors.CheckZeroOrRange("host_adam_params_per_s", 1e3, 1e17);

@@ -53,6 +53,7 @@ struct MovementCost {
   double busy_slowdown = 0;   // As TaskCost::busy_slowdown, where measured; 0 = not.
   double beside_compute = 0;  // As TaskCost::beside_compute, where measured; 0 = not.
   bool is_measured = false;   // From a profile, not the formulas here.
+  bool takes_turns = false;   // CollectiveSample.takes_turns, of what was measured.
 
   // Longest of the two flows, unshared.
   double FlowSeconds() const;

@@ -128,6 +128,8 @@ class CostBuilder {
       out_.clocks = {.boost_ps = ToPicoseconds(profile->clocks().boost_s()),
                      .boost_per_rest = profile->clocks().boost_per_rest_s(),
                      .left_ps = {}};
+      out_.handoff_ps = ToPicoseconds(profile->lane_handoff_s());
+      out_.meeting_ps = ToPicoseconds(profile->meeting_s());
     }
   }
 
@@ -166,11 +168,11 @@ class CostBuilder {
         return Error{.message = StrCat("rendezvous ", meeting, " has group ", group, " of ",
                                        graph_.groups.size())};
       }
-      // What else a cost depends on: the group, the other end of a message without one, or what is
-      // copied.
+      // What else a cost depends on: the group and where a shard lies, the other end of a message
+      // without one, or what is copied.
       std::uint64_t key = 0;
       if (group != kNone) {
-        key = std::uint64_t{group} + 1;
+        key = 2 * (std::uint64_t{group} + 1) + (IsInPlace(id) ? 1 : 0);
       } else if (task.kind == TaskKind::kSend) {
         key = kFirstPeerKey + receiver_[meeting];
       } else if (task.kind == TaskKind::kRecv) {
@@ -189,7 +191,7 @@ class CostBuilder {
       if (at != more_costs_.end()) {
         cost = at->second;
       } else {
-        if (Status status = AddTransfer(task, group, &cost); !status.ok()) return status.error();
+        if (Status status = AddTransfer(id, group, &cost); !status.ok()) return status.error();
         more_costs_.emplace(full_key, cost);
       }
       first = {.key = key, .cost = cost};
@@ -315,7 +317,18 @@ class CostBuilder {
     return AddWork(shape, {movement.Seconds(), traffic, movement.busy_slowdown}, cost);
   }
 
-  Status AddTransfer(const Task& task, GroupId group, std::uint32_t* cost_id) {
+  // Whether what a collective reads is a part of what it writes.
+  bool IsInPlace(TaskId id) const {
+    for (const Operand& read : graph_.Reads(id)) {
+      for (const Operand& written : graph_.Writes(id)) {
+        if (read.buffer == written.buffer) return true;
+      }
+    }
+    return false;
+  }
+
+  Status AddTransfer(TaskId id, GroupId group, std::uint32_t* cost_id) {
+    const Task& task = graph_.tasks[id];
     const OpShape& shape = graph_.shapes[task.shape];
     TaskCost cost;
     cost.flow_begin = static_cast<std::uint32_t>(out_.flows.size());
@@ -330,7 +343,7 @@ class CostBuilder {
         status = AddMessage(task, group, shape, &cost);
         break;
       case TaskKind::kCollective:
-        status = AddCollective(task, group, shape, &cost);
+        status = AddCollective(id, group, shape, &cost);
         break;
       case TaskKind::kHost:
         status = HasWorkers() ? AddWork(shape, WorkOf(shape, /*on_host=*/true, &cost), &cost)
@@ -405,7 +418,29 @@ class CostBuilder {
     return AddFlow(moved, rate, shape, [&] { links_.AddMessage(ends, kHalf, &out_.hops); });
   }
 
-  Status AddCollective(const Task& task, GroupId group_id, const OpShape& shape, TaskCost* cost) {
+  // The multiprocessors make sums, and copy a shard that does not lie in place, first.
+  void SetTurn(TaskId id, const OpShape& shape, const GroupShape& layout, MovementCost* movement,
+               TaskCost* cost) const {
+    if (!movement->takes_turns || layout.members < 2) return;
+    if (shape.op == OpCode::kAllReduce || shape.op == OpCode::kReduceScatter) {
+      cost->turn = KernelTurn::kWhole;
+      movement->beside_compute = 0;
+      return;
+    }
+    const double memory = cluster_.gpu().memory_bytes_per_s();
+    if (shape.op != OpCode::kAllGather || IsInPlace(id) || !(memory > 0)) return;
+    const auto shard = static_cast<double>(shape.dims[0]) / static_cast<double>(layout.members);
+    const double all_s = movement->Seconds(), flow_s = movement->FlowSeconds();
+    const double copy_s = std::min(2 * shard / memory, all_s);
+    cost->turn = KernelTurn::kBegins;
+    movement->fixed_s = copy_s;
+    if (!(flow_s > 0) || copy_s == all_s) return;
+    movement->peer_bytes_per_s *= flow_s / (all_s - copy_s);
+    movement->nic_bytes_per_s *= flow_s / (all_s - copy_s);
+  }
+
+  Status AddCollective(TaskId id, GroupId group_id, const OpShape& shape, TaskCost* cost) {
+    const Task& task = graph_.tasks[id];
     if (group_id == kNone) {
       return Error{.message =
                        StrCat(Name(shape.op), " of rank ", graph_.ranks[task.rank].global_rank,
@@ -428,6 +463,7 @@ class CostBuilder {
           graph_.groups[group_id].members.front() == graph_.ranks[task.rank].global_rank;
       return AddMovementWork(shape, movement, is_first, cost);
     }
+    SetTurn(id, shape, layout, &movement, cost);
     cost->beside_compute = static_cast<float>(movement.beside_compute);
     if (Status status = SetFixed(movement.fixed_s, shape, cost); !status.ok()) return status;
     if (Status status = AddFlow(movement.peer_bytes, movement.peer_bytes_per_s, shape,

@@ -54,6 +54,14 @@ struct Flow {
   std::uint32_t hop_begin = 0, hop_count = 0;  // Into GraphCosts::hops.
 };
 
+// What a movement between ranks needs of its GPU's multiprocessors, which run one kernel at a time:
+// it takes turns with the computations of its rank.
+enum class KernelTurn : std::uint8_t {
+  kNever,   // Nothing: copy engines do it.
+  kBegins,  // Its fixed time is a kernel's, and copy engines do the rest.
+  kWhole,   // A kernel does it.
+};
+
 // Cost of a task alone; interned, tasks hold an index.
 struct TaskCost {
   // COMPUTE and HOST: the whole duration. Movement: the latency before the flows start.
@@ -65,6 +73,7 @@ struct TaskCost {
   // beside collectives. Movement between ranks: beside_compute. 0 = the interference factors.
   float beside_h2d = 0, beside_d2h = 0, beside_both = 0, beside_collective = 0;
   float beside_compute = 0;
+  KernelTurn turn = KernelTurn::kNever;  // Of a movement between ranks.
   // COMPUTE: how much faster after a rest, while the GPU's clocks are high.
   float rested_speedup = 1;
   // With worker threads: time while all of them work, relative to one that works alone.
@@ -104,6 +113,9 @@ struct GraphCosts {
   Interference interference;
   WorkerPool workers;
   ClockBoost clocks;
+  // Of GPUs: from the end of what a task waits for in another lane of its rank until it can begin,
+  // and from when all members of a rendezvous can until they do.
+  Picoseconds handoff_ps = 0, meeting_ps = 0;
   std::vector<std::string> warnings;
 
   const TaskCost& Of(TaskId id) const { return costs[cost_of_task[id]]; }

@@ -194,7 +194,7 @@ MeasuredMovements::MeasuredMovements(const Profile& profile, const Cluster& clus
     collectives_[{sample.op(), sample.group_size(), sample.ranks_per_node(), sample.dtype(),
                   sample.flags()}]
         .push_back({static_cast<double>(sample.bytes()), sample.median_s(), sample.busy_median_s(),
-                    sample.beside_compute_s()});
+                    sample.beside_compute_s(), sample.takes_turns()});
   }
   for (const CopySample& sample : profile.copies()) {
     if (sample.bytes() <= 0 || !(sample.alone_s() > 0)) continue;
@@ -238,6 +238,7 @@ bool MeasuredMovements::Apply(const Points& points, double bytes, double then_s,
   } else {
     latency = seconds = points.front().seconds;  // Smaller than measured: no faster.
   }
+  cost->takes_turns = nearest->takes_turns;
   if (nearest->busy_s > 0) cost->busy_slowdown = nearest->busy_s / nearest->seconds;
   // Measured at few sizes: the nearest of those, by ratio.
   double distance = HUGE_VAL;

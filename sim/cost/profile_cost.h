@@ -93,6 +93,7 @@ class MeasuredMovements {
     double bytes = 0, seconds = 0;
     double busy_s = 0;            // 0 = not measured.
     double beside_compute_s = 0;  // Of what moves between ranks; 0 = not measured.
+    bool takes_turns = false;     // As CollectiveSample's.
   };
   using Points = std::vector<Point>;  // By bytes.
   // op, members, a node, dtype ("" = any), flags.

@@ -225,6 +225,14 @@ Status CheckWorkers(const GraphCosts& costs) {
       return BadCost(StrCat("cost ", i, ": fused computations cannot run on worker threads"));
     }
   }
+  for (std::size_t i = 0; i < costs.costs.size(); ++i) {
+    if (costs.costs[i].turn != KernelTurn::kNever) {
+      return BadCost(StrCat("cost ", i, ": kernels that take turns cannot run on worker threads"));
+    }
+  }
+  if (costs.handoff_ps > 0 || costs.meeting_ps > 0) {
+    return BadCost("worker threads have delays of their own: handoff_ps and meeting_ps must be 0");
+  }
   for (const auto& [name, factor] : InterferenceFactors(costs.interference)) {
     if (factor != 0 && factor != 1) {
       return BadCost("worker threads have no interference factors, but busy_slowdown");
@@ -276,6 +284,10 @@ Status CheckCosts(const GraphCosts& costs) {
                           "], or boost_per_rest ", clocks.boost_per_rest,
                           " is not in (1e-6, 1e6)"));
   }
+  for (const auto& [name, time] :
+       {std::pair{"handoff_ps", costs.handoff_ps}, std::pair{"meeting_ps", costs.meeting_ps}}) {
+    if (time < 0 || time > kMaxTime) return BadCost(StrCat(name, " ", time));
+  }
   return CheckWorkers(costs);
 }
 
@@ -302,6 +314,8 @@ Result<CostTable> BuildCostTable(const TaskGraph& graph, const GraphCosts& costs
 
   table.workers = costs.workers;
   table.clocks = costs.clocks;
+  table.handoff_ps = costs.handoff_ps;
+  table.meeting_ps = costs.meeting_ps;
 
   table.costs.reserve(costs.costs.size());
   table.alone_ps.reserve(costs.costs.size());
@@ -310,6 +324,8 @@ Result<CostTable> BuildCostTable(const TaskGraph& graph, const GraphCosts& costs
     prepared.fixed_ps = cost.fixed_ps;
     table.busy_slowdown.push_back(cost.busy_slowdown);
     if (costs.workers.threads > 0 && cost.busy_slowdown != 1) table.busy_threads_slow = true;
+    prepared.turn = cost.turn;
+    table.kernels_take_turns = table.kernels_take_turns || cost.turn != KernelTurn::kNever;
     prepared.segment_begin = cost.segment_begin;
     prepared.segment_count = cost.segment_count;
     SetSpeeds(cost, x, &prepared);

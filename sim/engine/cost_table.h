@@ -40,6 +40,7 @@ struct PreparedCost {
   // (a D2H runs) + 8 x (the GPU's clocks are high).
   std::array<std::uint64_t, 16> compute_speed{};
   std::uint64_t communication_speed = kFullSpeed;  // Of a movement between ranks beside compute.
+  KernelTurn turn = KernelTurn::kNever;
   // Of a fused computation, as in TaskCost.
   std::uint32_t segment_begin = 0, segment_count = 0;
 };
@@ -59,6 +60,8 @@ struct CostTable {
   bool copy_slows_compute = false, collective_slows_compute = false,
        compute_slows_collective = false;
   bool copies_change_speed = false;
+  bool kernels_take_turns = false;  // Some movement needs multiprocessors.
+  Picoseconds handoff_ps = 0, meeting_ps = 0;
   WorkerPool workers;
   ClockBoost clocks;
   std::vector<double> busy_slowdown;  // By index of GraphCosts::costs.
@@ -67,6 +70,11 @@ struct CostTable {
   bool HasInterference() const {
     return copy_slows_compute || collective_slows_compute || compute_slows_collective ||
            copies_change_speed || clocks.boost_ps > 0;
+  }
+  // Whether tasks begin when their predecessors have ended and end after their time alone.
+  bool IsLongestPath() const {
+    return workers.threads == 0 && flows.empty() && !HasInterference() && !kernels_take_turns &&
+           handoff_ps == 0 && meeting_ps == 0;
   }
 };
 

@@ -13,6 +13,7 @@
 #include "sim/engine/deadlock.h"
 #include "sim/engine/event_queue.h"
 #include "sim/engine/interference.h"
+#include "sim/engine/kernel_turns.h"
 #include "sim/engine/lane_threads.h"
 #include "sim/engine/max_min.h"
 #include "sim/engine/wake_delay.h"
@@ -65,11 +66,15 @@ struct Activity {
 
 // What a lane of a rank runs.
 struct Slot {
+  // Whether its activity is the task's, or a delay before it starts.
+  enum class Stage : std::uint8_t { kHandoff, kMeeting, kRuns };
   TaskId task = kNone;
   std::uint32_t open = 0;            // Activities that go on.
   std::uint32_t first_flow = kNone;  // Its shared flows, linked.
   Class task_class = Class::kHost;
   bool flows_started = false;
+  Stage stage = Stage::kRuns;
+  KernelTurn turn = KernelTurn::kNever;        // That it has, or waits for.
   std::uint32_t cost = 0;                      // Of the task, or of the segment that runs.
   std::uint32_t segment = 0, segment_end = 0;  // Of a fused computation: segments to come.
 };
@@ -131,6 +136,8 @@ class EventReplay {
         clocks_[i].left_ps = BoostAtBegin(table.clocks, i);
       }
     }
+    if (table.kernels_take_turns) turns_.emplace(graph.ranks.size());
+    if (table.handoff_ps > 0) handed_over_ps_.resize(graph.tasks.size(), 0);
     if constexpr (kHasWorkers) {
       threads_.emplace(graph, topology, table.workers.threads);
       wake_delay_.emplace(table.workers);
@@ -147,6 +154,7 @@ class EventReplay {
     }
     for (const TaskId id : initial_) MakeReady(id);
     FinishMoment();
+    GrantTurns();
     while (!queue_.empty() && !overflow_) {
       now_ = queue_.next_time();
       do {
@@ -155,6 +163,7 @@ class EventReplay {
         EndActivity(activity);
       } while (!queue_.empty() && queue_.next_time() == now_);
       FinishMoment();
+      GrantTurns();
     }
     if (overflow_) {
       return Error{.message = StrCat("the replay lasts more than ", kMaxTime, " ps")};
@@ -226,13 +235,40 @@ class EventReplay {
 
   void MakeReady(TaskId id) {
     replay_.ready_ps[id] = now_;
-    const RendezvousId rendezvous = graph_.tasks[id].rendezvous;
     if constexpr (kHasWorkers) return;  // Threads find it.
+    if (table_.handoff_ps > 0 && handed_over_ps_[id] > now_) {
+      return Delay(id, Slot::Stage::kHandoff, handed_over_ps_[id]);
+    }
+    Arrive(id);
+  }
+
+  // The lane has nothing else to do until then.
+  void Delay(TaskId id, Slot::Stage stage, Picoseconds until_ps) {
+    Slot& slot = slots_[SlotOf(id)];
+    slot.task = id;
+    slot.stage = stage;
+    queue_.Set(SlotOf(id), until_ps);
+  }
+
+  void EndDelay(Slot& slot) {
+    const Slot::Stage stage = std::exchange(slot.stage, Slot::Stage::kRuns);
+    if (stage == Slot::Stage::kHandoff) return Arrive(slot.task);
+    Meet(graph_.tasks[slot.task].rendezvous);
+  }
+
+  void Arrive(TaskId id) {
+    const RendezvousId rendezvous = graph_.tasks[id].rendezvous;
     if (rendezvous == kNone) return Start(id);
-    Meeting& meeting = meetings_[rendezvous];
-    if (--meeting.missing > 0) return;
+    if (--meetings_[rendezvous].missing > 0) return;
+    if (table_.meeting_ps > 0 && IsOfSeveralRanks(graph_, rendezvous)) {
+      return Delay(id, Slot::Stage::kMeeting, now_ + table_.meeting_ps);
+    }
+    Meet(rendezvous);
+  }
+
+  void Meet(RendezvousId rendezvous) {
     const auto members = topology_.Members(rendezvous);
-    meeting.open = static_cast<std::uint32_t>(members.size());
+    meetings_[rendezvous].open = static_cast<std::uint32_t>(members.size());
     for (const TaskId member : members) Start(member);
   }
 
@@ -283,19 +319,68 @@ class EventReplay {
     slot.task_class = ClassOf(task.kind);
     slot.flows_started = false;
     slot.open = 1;
+    slot.turn = TurnOf(slot.task_class, cost);
+    if (slot.turn == KernelTurn::kNever) return Begin(index);
+    turns_->Ask(task.rank, id, slot.task_class == Class::kCompute);
+  }
+
+  // What takes no time on the multiprocessors does not wait for them.
+  KernelTurn TurnOf(Class task_class, const PreparedCost& cost) const {
+    if (!turns_.has_value()) return KernelTurn::kNever;
+    if (task_class == Class::kCompute) {
+      return cost.fixed_ps > 0 ? KernelTurn::kWhole : KernelTurn::kNever;
+    }
+    const bool is_nothing = cost.turn == KernelTurn::kBegins && cost.fixed_ps == 0;
+    return is_nothing ? KernelTurn::kNever : cost.turn;
+  }
+
+  void EndTurn(Slot& slot) {
+    if (std::exchange(slot.turn, KernelTurn::kNever) == KernelTurn::kNever) return;
+    turns_->Release(graph_.tasks[slot.task].rank);
+  }
+
+  // Once nothing else happens at this moment.
+  void GrantTurns() {
+    while (turns_.has_value() && (queue_.empty() || queue_.next_time() > now_)) {
+      const std::vector<TaskId> granted = turns_->Grant();
+      if (granted.empty()) return;
+      for (const TaskId id : granted) Begin(SlotOf(id));
+      FinishMoment();
+    }
+  }
+
+  // Between kernels of a fused computation those that have waited come first.
+  bool YieldTurn(std::uint32_t index) {
+    Slot& slot = slots_[index];
+    const Task& task = graph_.tasks[slot.task];
+    if (slot.segment == slot.segment_end || slot.turn == KernelTurn::kNever ||
+        !turns_->IsAwaited(task.rank)) {
+      return false;
+    }
+    turns_->Release(task.rank);
+    turns_->Ask(task.rank, slot.task, /*computes=*/true);
+    if (watched_ != 0) CountRunning(task.rank, slot.task_class, -1);
+    return true;
+  }
+
+  // Its kernel, if it has one, has its turn.
+  void Begin(std::uint32_t index) {
+    Slot& slot = slots_[index];
+    const Task& task = graph_.tasks[slot.task];
+    const PreparedCost& cost = CostOf(slot.task);
     if (watched_ != 0) {
       ranks_[task.rank].lanes |= 1u << static_cast<std::uint32_t>(task.lane);
       CountRunning(task.rank, slot.task_class, 1);
     }
     Activity& activity = activities_[index];
     activity.last = now_;
-    if (slot.task_class == Class::kCompute) {
+    if (slot.task_class == Class::kCompute || slot.turn == KernelTurn::kBegins) {
       if (cost.fixed_ps == 0) {
         StartFlows(index);
         return;
       }
       if (slot.segment < slot.segment_end) {
-        StartSegment(index);
+        if (!StartSegment(index)) StartFlows(index);
         return;
       }
       activity.work = static_cast<Work>(cost.fixed_ps) << kSpeedBits;
@@ -380,6 +465,9 @@ class EventReplay {
       return threads_->Wake(index - slot_count_);
     }
     if (index >= timer_base_ && index < flow_base_) return EndBoost(index - timer_base_);
+    if (index < slot_count_ && slots_[index].stage != Slot::Stage::kRuns) {
+      return EndDelay(slots_[index]);
+    }
     const std::uint32_t slot_index = activities_[index].slot;
     Slot& slot = slots_[slot_index];
     if (index >= flow_base_) {
@@ -390,6 +478,8 @@ class EventReplay {
       *link = next_flow_[flow];
       free_flows_.push_back(flow);
     } else if (!slot.flows_started) {
+      if (slot.turn == KernelTurn::kBegins) EndTurn(slot);
+      if (YieldTurn(slot_index)) return;
       if (!StartSegment(slot_index)) StartFlows(slot_index);
       return;
     }
@@ -398,6 +488,7 @@ class EventReplay {
 
   // The task's own part is over; a rendezvous ends as a whole.
   void EndTask(TaskId id) {
+    EndTurn(slots_[SlotOf(id)]);
     const RendezvousId rendezvous = graph_.tasks[id].rendezvous;
     if (rendezvous == kNone) {
       finished_.push_back(id);
@@ -446,6 +537,9 @@ class EventReplay {
         CountRunning(task.rank, ClassOf(task.kind), -1);
       }
       for (const TaskId next : graph_.Successors(id)) {
+        if (table_.handoff_ps > 0 && graph_.tasks[next].lane != task.lane) {
+          handed_over_ps_[next] = std::max(handed_over_ps_[next], now_ + table_.handoff_ps);
+        }
         if (--pending_[next] == 0) MakeReady(next);
       }
       const TaskId next = topology_.next_in_lane[id];
@@ -569,8 +663,10 @@ class EventReplay {
   MaxMin max_min_;
   std::optional<LaneThreads> threads_;  // Worker threads, if there are any.
   std::optional<WakeDelay> wake_delay_;
-  std::uint32_t busy_threads_ = 0;      // As the rates have it.
-  std::vector<std::uint32_t> working_;  // Slots of tasks that threads run.
+  std::optional<KernelTurns> turns_;         // Where some kernels do not compute.
+  std::vector<Picoseconds> handed_over_ps_;  // By task: other lanes' part of when it can begin.
+  std::uint32_t busy_threads_ = 0;           // As the rates have it.
+  std::vector<std::uint32_t> working_;       // Slots of tasks that threads run.
   std::vector<std::uint32_t> thread_of_slot_;
   EventQueue queue_;
   Replay replay_;

@@ -19,8 +19,7 @@ class FastEngine : public Engine {
     if (!topology.ok()) return topology.error();
     Result<CostTable> table = BuildCostTable(graph, costs);
     if (!table.ok()) return table.error();
-    const bool lanes_are_free = table.value().workers.threads == 0;
-    if (lanes_are_free && table.value().flows.empty() && !table.value().HasInterference()) {
+    if (table.value().IsLongestPath()) {
       return ReplayLongestPath(graph, costs, table.value(), topology.value());
     }
     Result<Replay> replay = ReplayEvents(graph, costs, table.value(), topology.value());

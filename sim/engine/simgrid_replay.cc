@@ -14,6 +14,7 @@
 
 #include "sim/engine/deadlock.h"
 #include "sim/engine/interference.h"
+#include "sim/engine/kernel_turns.h"
 #include "sim/engine/lane_threads.h"
 #include "sim/engine/wake_delay.h"
 #include "sim/str_cat.h"
@@ -37,7 +38,17 @@ bool IsCommunication(TaskKind kind) {
 
 // What one activity of SimGrid stands for.
 struct Job {
-  enum class Work { kFixedTime, kFlow, kDispatch, kWake, kAssignment, kClocksFall };
+  enum class Work {
+    kFixedTime,
+    kFlow,
+    kDispatch,
+    kWake,
+    kAssignment,
+    kClocksFall,
+    kHandoff,
+    kMeeting,
+    kTurns
+  };
   Work work = Work::kFixedTime;
   TaskId task = kNone;
   std::uint32_t flow = kNone;  // Of kFlow; of kWake the thread, of kClocksFall the rank.
@@ -83,6 +94,14 @@ class SimgridReplay {
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       ranks_[i].boost_left_ps = static_cast<double>(BoostAtBegin(costs.clocks, i));
     }
+    for (const TaskCost& cost : costs.costs) {
+      if (cost.turn != KernelTurn::kNever) takes_turns_ = true;
+    }
+    if (takes_turns_) {
+      turns_.emplace(graph.ranks.size());
+      turn_of_task_.assign(graph.tasks.size(), KernelTurn::kNever);
+    }
+    if (costs.handoff_ps > 0) handed_over_.assign(graph.tasks.size(), 0);
     if (HasWorkers()) {
       threads_.emplace(graph, topology, costs.workers.threads);
       wake_delay_.emplace(costs.workers);
@@ -185,7 +204,9 @@ class SimgridReplay {
       if (host == nullptr) host = root->create_host(StrCat("lane", SlotOf(id)), speeds);
     }
     std::size_t clocks = HasWorkers() ? costs_.workers.threads + 1 : 0;
-    if (costs_.clocks.boost_ps > 0) clocks = std::max(clocks, ranks_.size());
+    if (costs_.clocks.boost_ps > 0 || takes_turns_ || HasDelays()) {
+      clocks = std::max(clocks, ranks_.size());
+    }
     for (std::size_t i = 0; i < clocks; ++i) {
       clocks_.push_back(root->create_host(StrCat("clock", i), 1e12));
       // Timers that have lost their meaning run on beside others, which they must not slow.
@@ -251,6 +272,7 @@ class SimgridReplay {
   }
   const TaskCost& CostOf(TaskId id) const { return costs_.Of(id); }
   bool HasWorkers() const { return costs_.workers.threads > 0; }
+  bool HasDelays() const { return costs_.handoff_ps > 0 || costs_.meeting_ps > 0; }
   Picoseconds Now() const { return std::llround(s4u::Engine::get_clock() * 1e12); }
 
   Job* NewJob(Job::Work work, TaskId task) {
@@ -276,10 +298,73 @@ class SimgridReplay {
 
   void MakeReady(TaskId id) {
     record_.ready_ps[id] = Now();
+    if (costs_.handoff_ps > 0) {
+      const double wait_ps = handed_over_[id] - ClockNow();
+      if (wait_ps > kNothing) {
+        return StartWork(NewJob(Job::Work::kHandoff, id), ClockOf(id), wait_ps);
+      }
+    }
+    Arrive(id);
+  }
+
+  void Arrive(TaskId id) {
     const RendezvousId rendezvous = graph_.tasks[id].rendezvous;
     if (rendezvous != kNone && --missing_[rendezvous] > 0) return;
     if (HasWorkers()) return;  // Threads find it.
+    if (rendezvous != kNone && costs_.meeting_ps > 0 && IsOfSeveralRanks(graph_, rendezvous)) {
+      return StartWork(NewJob(Job::Work::kMeeting, id), ClockOf(id),
+                       static_cast<double>(costs_.meeting_ps));
+    }
     for (const TaskId member : MembersOfJob(id)) Start(member);
+  }
+
+  s4u::Host* ClockOf(TaskId id) const { return clocks_[graph_.tasks[id].rank]; }
+
+  // What takes no time on the multiprocessors does not wait for them.
+  KernelTurn TurnOf(TaskId id) const {
+    if (!takes_turns_) return KernelTurn::kNever;
+    const TaskCost& cost = CostOf(id);
+    if (graph_.tasks[id].kind == TaskKind::kCompute) {
+      return cost.fixed_ps > 0 ? KernelTurn::kWhole : KernelTurn::kNever;
+    }
+    const bool is_nothing = cost.turn == KernelTurn::kBegins && cost.fixed_ps == 0;
+    return is_nothing ? KernelTurn::kNever : cost.turn;
+  }
+
+  // Turns are granted once nothing else has ended at this moment.
+  void RequestTurns() {
+    if (std::exchange(turns_are_due_, true)) return;
+    ends_at_request_ = ends_;
+    StartWork(NewJob(Job::Work::kTurns, kNone), clocks_.back(), 0);
+  }
+
+  void GrantTurns() {
+    turns_are_due_ = false;
+    // One was this request's.
+    if (ends_ != ends_at_request_ + 1) return RequestTurns();
+    for (const TaskId id : turns_->Grant()) Begin(id);
+  }
+
+  void EndTurn(TaskId id) {
+    if (!takes_turns_ || turn_of_task_[id] == KernelTurn::kNever) return;
+    turn_of_task_[id] = KernelTurn::kNever;
+    turns_->Release(graph_.tasks[id].rank);
+    RequestTurns();
+  }
+
+  // Between kernels of a fused computation those that have waited come first.
+  bool YieldTurn(TaskId id) {
+    if (!takes_turns_ || turn_of_task_[id] == KernelTurn::kNever) return false;
+    const Task& task = graph_.tasks[id];
+    const Computation& computation = computations_[SlotOf(id)];
+    if (computation.segment == computation.segment_end || !turns_->IsAwaited(task.rank)) {
+      return false;
+    }
+    turns_->Release(task.rank);
+    turns_->Ask(task.rank, id, /*computes=*/true);
+    RequestTurns();
+    Count(task, -1);
+    return true;
   }
 
   // The tasks of a rendezvous, or the task alone: then the span is `id` itself.
@@ -336,6 +421,12 @@ class SimgridReplay {
       for (const TaskId member : MembersOfJob(task)) Start(member);
     } else if (work == Job::Work::kClocksFall) {
       FallClocks(thread);
+    } else if (work == Job::Work::kHandoff) {
+      Arrive(task);
+    } else if (work == Job::Work::kMeeting) {
+      for (const TaskId member : MembersOfJob(task)) Start(member);
+    } else if (work == Job::Work::kTurns) {
+      GrantTurns();
     } else {
       threads_->Wake(thread);
       RequestAssignment();
@@ -350,16 +441,27 @@ class SimgridReplay {
 
   void Start(TaskId id) {
     record_.start_ps[id] = Now();
-    const Task& task = graph_.tasks[id];
-    ranks_[task.rank].running[static_cast<std::size_t>(task.lane)] = id;
     const TaskCost& cost = CostOf(id);
     Computation& computation = computations_[SlotOf(id)];
     computation = {costs_.cost_of_task[id], cost.segment_begin,
                    cost.segment_begin + cost.segment_count};
+    const KernelTurn turn = TurnOf(id);
+    if (turn == KernelTurn::kNever) return Begin(id);
+    turn_of_task_[id] = turn;
+    const Task& task = graph_.tasks[id];
+    turns_->Ask(task.rank, id, task.kind == TaskKind::kCompute);
+    RequestTurns();
+  }
+
+  // Its kernel, if it has one, has its turn.
+  void Begin(TaskId id) {
+    const Task& task = graph_.tasks[id];
+    ranks_[task.rank].running[static_cast<std::size_t>(task.lane)] = id;
+    const TaskCost& cost = CostOf(id);
     Count(task, 1);
     if (cost.fixed_ps == 0) return StartFlows(id);
     if (cost.segment_count > 0) {
-      StartSegment(id);
+      if (!StartSegment(id)) StartFlows(id);
     } else {
       StartFixedTime(id, cost.fixed_ps);
     }
@@ -418,6 +520,7 @@ class SimgridReplay {
   }
 
   void EndJob(Job* job) {
+    ++ends_;
     const TaskId id = job->task;
     if (job->work != Job::Work::kFixedTime && job->work != Job::Work::kFlow) return EndClock(job);
     std::vector<Job*>& jobs = jobs_of_slot_[SlotOf(id)];
@@ -427,7 +530,8 @@ class SimgridReplay {
     free_jobs_.push_back(job);
     --open_[id];
     if (was_fixed_time) {
-      if (!StartSegment(id)) StartFlows(id);
+      if (takes_turns_ && turn_of_task_[id] == KernelTurn::kBegins) EndTurn(id);
+      if (!YieldTurn(id) && !StartSegment(id)) StartFlows(id);
     } else if (open_[id] == 0) {
       EndTask(id);
     }
@@ -439,6 +543,7 @@ class SimgridReplay {
   void Retire(Job* job) { retired_.push_back(std::move(job->activity)); }
 
   void EndTask(TaskId id) {
+    EndTurn(id);
     const RendezvousId rendezvous = graph_.tasks[id].rendezvous;
     if (rendezvous == kNone) {
       finished_.push_back(id);
@@ -458,7 +563,13 @@ class SimgridReplay {
       const Task& task = graph_.tasks[id];
       TaskId& running = ranks_[task.rank].running[static_cast<std::size_t>(task.lane)];
       if (running == id) running = kNone;
-      for (const TaskId next : graph_.Successors(id)) Release(next);
+      for (const TaskId next : graph_.Successors(id)) {
+        if (costs_.handoff_ps > 0 && graph_.tasks[next].lane != task.lane) {
+          handed_over_[next] =
+              std::max(handed_over_[next], ClockNow() + static_cast<double>(costs_.handoff_ps));
+        }
+        Release(next);
+      }
       if (topology_.next_in_lane[id] != kNone) Release(topology_.next_in_lane[id]);
       // Last, so that a rank whose next task starts at once does not change its state twice.
       Count(task, -1);
@@ -592,8 +703,13 @@ class SimgridReplay {
   std::vector<std::uint32_t> thread_of_task_;
   std::vector<s4u::Host*> clocks_;  // One a thread, and one more; or one a rank.
   bool assignment_is_due_ = false;
-  std::size_t busy_threads_ = 0;              // As the speeds have it.
-  std::vector<double> slow_downs_;            // By state of the rank, or one a busy thread.
+  bool takes_turns_ = false, turns_are_due_ = false;
+  std::uint64_t ends_ = 0, ends_at_request_ = 0;  // Of jobs.
+  std::optional<KernelTurns> turns_;
+  std::vector<KernelTurn> turn_of_task_;  // That it has, or waits for.
+  std::vector<double> handed_over_;       // By task, in ps: other lanes' part of when it can begin.
+  std::size_t busy_threads_ = 0;          // As the speeds have it.
+  std::vector<double> slow_downs_;        // By state of the rank, or one a busy thread.
   std::vector<std::size_t> first_slow_down_;  // By cost, into slow_downs_.
   std::vector<std::vector<Job*>> jobs_of_slot_;
   std::vector<Computation> computations_;  // By slot.

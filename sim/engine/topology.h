@@ -25,6 +25,13 @@ struct Topology {
   }
 };
 
+// Whether several ranks meet: those of its group, of which a folded graph has representatives.
+inline bool IsOfSeveralRanks(const TaskGraph& graph, RendezvousId id) {
+  const Rendezvous& rendezvous = graph.rendezvous[id];
+  return rendezvous.participants > 1 || (rendezvous.group < graph.groups.size() &&
+                                         graph.groups[rendezvous.group].members.size() > 1);
+}
+
 // Error (kBadInput) where an index is out of range, tasks are not stored rank by rank, a task has
 // no cost, or more tasks join a rendezvous than it takes.
 Result<Topology> BuildTopology(const TaskGraph& graph, const GraphCosts& costs);

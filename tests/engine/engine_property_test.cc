@@ -201,6 +201,8 @@ RC_GTEST_PROP(EngineProperty, EnginesAgree, ()) {
   const TaskGraph graph = DrawGraph();
   RandomCostOptions options = DrawCostOptions();
   options.clocks = *rc::gen::arbitrary<bool>();
+  options.turns = *rc::gen::arbitrary<bool>();
+  options.delays = *rc::gen::arbitrary<bool>();
   const GraphCosts costs = RandomCosts(graph, options);
   const Replay fast = RunFast(graph, costs);
   const Result<Replay> other = simgrid->Run(graph, costs);

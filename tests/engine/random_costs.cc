@@ -41,10 +41,27 @@ class Generator {
         cost.rested_speedup = static_cast<float>(Between(1, 1.3));
       }
     }
+    if (o_.turns) DrawTurns();
+    if (o_.delays) {
+      costs_.costs().handoff_ps = std::llround(Between(1, 5e6));
+      costs_.costs().meeting_ps = std::llround(Between(1, 5e6));
+    }
     return costs_.costs();
   }
 
  private:
+  void DrawTurns() {
+    static constexpr std::array kTurns = {KernelTurn::kNever, KernelTurn::kBegins,
+                                          KernelTurn::kWhole};
+    for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
+      const TaskKind kind = graph_.tasks[id].kind;
+      const bool is_between_ranks =
+          kind == TaskKind::kCollective || kind == TaskKind::kSend || kind == TaskKind::kRecv;
+      TaskCost& cost = costs_.costs().costs[costs_.costs().cost_of_task[id]];
+      if (is_between_ranks) cost.turn = kTurns[Below(kTurns.size())];
+    }
+  }
+
   // Some costs have what was measured of them, and need no factors.
   void DrawSlowdowns() {
     for (TaskCost& cost : costs_.costs().costs) {
