@@ -229,6 +229,71 @@ TEST(ComputeCostsTest, InterferenceWithoutZeros) {
   EXPECT_EQ(Costs(graph.graph(), cluster, &profile).interference.compute_beside_copy(), 1);
 }
 
+// 2 GPUs of 1 TB/s, whose collectives of 8 MB were measured.
+Profile ProfileOfTurns(bool takes_turns) {
+  Profile profile;
+  for (const char* op : {"all_reduce", "reduce_scatter", "all_gather", "send"}) {
+    CollectiveSample& sample = *profile.add_collectives();
+    sample.set_op(op);
+    sample.set_group_size(2);
+    sample.set_ranks_per_node(2);
+    sample.set_bytes(8'000'000);
+    sample.set_median_s(100e-6);
+    sample.set_beside_compute_s(150e-6);
+    sample.set_takes_turns(takes_turns && std::string(op) != "send");
+  }
+  return profile;
+}
+
+TEST(ComputeCostsTest, SumsAreKernelsAndGathersCopyTheirOwnShardFirst) {
+  CostGraph graph(2);
+  const TaskId sum = graph.Collective(OpCode::kAllReduce, 0, {0, 1}, 8'000'000);
+  const TaskId scatter = graph.Collective(OpCode::kReduceScatter, 0, {0, 1}, 8'000'000);
+  const TaskId gather = graph.Collective(OpCode::kAllGather, 0, {0, 1}, 8'000'000);
+  const TaskId in_place = graph.Collective(OpCode::kAllGather, 0, {0, 1}, 8'000'000);
+  const TaskId message = graph.Message(0, 1, 8'000'000)[0];
+  Task& task = graph.graph().tasks[in_place];
+  task.operand_begin = static_cast<std::uint32_t>(graph.graph().operands.size());
+  task.read_count = task.write_count = 1;
+  graph.graph().operands.resize(task.operand_begin + 2, {.buffer = 7});
+
+  for (const bool takes_turns : {false, true}) {
+    const Profile profile = ProfileOfTurns(takes_turns);
+    const GraphCosts costs = Costs(graph.graph(), PlainCluster(), &profile);
+    const KernelTurn whole = takes_turns ? KernelTurn::kWhole : KernelTurn::kNever;
+    const KernelTurn begins = takes_turns ? KernelTurn::kBegins : KernelTurn::kNever;
+    EXPECT_EQ(costs.Of(sum).turn, whole);
+    EXPECT_EQ(costs.Of(scatter).turn, whole);
+    EXPECT_EQ(costs.Of(gather).turn, begins);
+    EXPECT_EQ(costs.Of(in_place).turn, KernelTurn::kNever);
+    EXPECT_EQ(costs.Of(message).turn, KernelTurn::kNever);
+    // However it does it, it takes what was measured.
+    for (const TaskId id : {sum, scatter, gather, in_place, message}) {
+      EXPECT_NEAR(AloneSeconds(costs, costs.Of(id)), 100e-6, 1e-11);
+    }
+    // Kernels that take turns are never beside computation.
+    EXPECT_EQ(costs.Of(sum).beside_compute, takes_turns ? 0.0F : 1.5F);
+    EXPECT_EQ(costs.Of(gather).beside_compute, 1.5F);
+    EXPECT_EQ(costs.Of(in_place).beside_compute, 1.5F);
+    // 4 MB read and written at 1 TB/s.
+    EXPECT_EQ(costs.Of(gather).fixed_ps, takes_turns ? 8'000'000 : 0);
+  }
+}
+
+TEST(ComputeCostsTest, DelaysBetweenLanesAreOfGpusOnly) {
+  CostGraph graph(1);
+  Profile profile;
+  profile.set_lane_handoff_s(3e-6);
+  profile.set_meeting_s(4e-6);
+  const GraphCosts costs = Costs(graph.graph(), PlainCluster(), &profile);
+  EXPECT_EQ(costs.handoff_ps, 3'000'000);
+  EXPECT_EQ(costs.meeting_ps, 4'000'000);
+  Cluster cpu = PlainCluster();
+  cpu.mutable_node()->mutable_workers()->set_threads(2);
+  EXPECT_EQ(Costs(graph.graph(), cpu, &profile).handoff_ps, 0);
+  EXPECT_EQ(Costs(graph.graph(), cpu, &profile).meeting_ps, 0);
+}
+
 TEST(ComputeCostsTest, ErrorsNameWhatIsWrong) {
   const OpShape gemm{.op = OpCode::kGemmForward, .dims = {64, 64, 64}};
   CostGraph compute(1);

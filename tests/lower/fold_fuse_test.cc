@@ -50,6 +50,19 @@ GraphCosts Alone(GraphCosts costs) {
   return costs;
 }
 
+// The same on GPUs whose kernels take turns: collectives are kernels, or begin with one.
+GraphCosts WithTurns(const TaskGraph& graph, GraphCosts costs) {
+  for (TaskId id = 0; id < graph.TaskCount(); ++id) {
+    if (graph.tasks[id].kind != TaskKind::kCollective) continue;
+    const OpCode op = graph.shapes[graph.tasks[id].shape].op;
+    costs.costs[costs.cost_of_task[id]].turn =
+        op == OpCode::kAllGather ? KernelTurn::kBegins : KernelTurn::kWhole;
+  }
+  costs.handoff_ps = 3'000'000;
+  costs.meeting_ps = 4'000'000;
+  return costs;
+}
+
 Replay ReplayOf(const TaskGraph& graph, const GraphCosts& costs) {
   Result<Replay> replay = MakeFastEngine()->Run(graph, costs);
   EXPECT_TRUE(replay.ok()) << replay.error().message;
@@ -133,6 +146,9 @@ TEST(FoldFuseTest, FoldedReplayIsTheUnfoldedReplay) {
     EXPECT_EQ(alone.absolute, 0) << test_case.name;
     shared = CompareFolded(graph, ReplayOf(graph, costs), folded, ReplayOf(folded, folded_costs));
     EXPECT_LE(shared.relative, 1e-9) << test_case.name << ": " << shared.absolute << " ps";
+    alone = CompareFolded(graph, ReplayOf(graph, WithTurns(graph, costs_alone)), folded,
+                          ReplayOf(folded, WithTurns(folded, folded_alone)));
+    EXPECT_EQ(alone.absolute, 0) << test_case.name << " with turns";
   }
 }
 
@@ -149,7 +165,7 @@ TEST(FoldFuseTest, FusedReplayIsTheUnfusedReplay) {
       const GraphCosts costs = ComputeCosts(graph, test_case.model, cluster, nullptr).value();
       // Segments keep their own sensitivity and their own rounding: nothing differs, whatever is
       // shared.
-      for (const GraphCosts& each : {Alone(costs), costs}) {
+      for (const GraphCosts& each : {Alone(costs), costs, WithTurns(graph, costs)}) {
         const Result<GraphCosts> fused_costs = FuseCosts(fused, each);
         ASSERT_TRUE(fused_costs.ok()) << fused_costs.error().message;
         const Difference difference =
