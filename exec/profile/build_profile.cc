@@ -70,6 +70,7 @@ void AddGroup(const Primitive& primitive, const Summary& alone, const PrimitiveT
   sample->set_samples(static_cast<std::int64_t>(alone.kept));
   sample->set_busy_median_s(MedianOf(times.busy_s));
   sample->set_beside_compute_s(MedianOf(times.beside_compute_s));
+  sample->set_takes_turns(times.takes_turns);
 }
 
 // What an entry is the time of, as text: entries with equal keys are of the same primitive.

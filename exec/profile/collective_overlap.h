@@ -59,4 +59,19 @@ class CollectiveOverlap {
   std::vector<std::vector<TaskTime>> iterations_;  // By task.
 };
 
+// Whether collectives take turns with operators (CollectiveSample.takes_turns) is the backend's
+// matter, one for all sizes of a group. Sums say so: copies of an all-gather that has nothing to
+// copy on its own GPU wait for nothing.
+class TurnVotes {
+ public:
+  void Add(const Primitive& collective, bool waits) {
+    int& votes = Sums(collective.shape.op) ? of_sums_ : of_copies_;
+    votes += waits ? 1 : -1;
+  }
+  bool TakeTurns() const { return of_sums_ > 0 || (of_sums_ == 0 && of_copies_ > 0); }
+
+ private:
+  int of_sums_ = 0, of_copies_ = 0;  // Those that wait less those that do not.
+};
+
 }  // namespace twinstep

@@ -163,6 +163,7 @@ Status MeasureCollectives(GpuMeasurement* gpu) {
 
 Status MeasureLayersBesideCollectives(GpuMeasurement* gpu) {
   gpu->BeginPhase("layers beside collectives");
+  std::map<std::uint32_t, TurnVotes> votes;  // By members.
   for (const GpuMeasurement::Layers& layers : gpu->layers()) {
     if (layers.ranks() < 2) continue;
     const std::vector<Meeting> meetings = MissingBesideLayers(*gpu, layers);
@@ -199,6 +200,14 @@ Status MeasureLayersBesideCollectives(GpuMeasurement* gpu) {
       if (beside_s.empty()) AppendTo(&beside_s, times.beside[primitive]);
     }
     gpu->AddSlowdowns(times.slowdowns);
+    for (const auto& [primitive, company] : times.company) {
+      if (IsCollective(primitive.shape.op)) votes[layers.ranks()].Add(primitive, company.waits);
+    }
+  }
+  for (auto& [primitive, of] : gpu->samples().primitives.times) {
+    const auto at = votes.find(primitive.group_size);
+    if (at == votes.end() || !IsCollective(primitive.shape.op)) continue;
+    of.takes_turns = at->second.TakeTurns();
   }
   return Unit{};
 }

@@ -169,5 +169,20 @@ TEST_F(CollectiveOverlapTest, BesideOperatorsOfAllMembers) {
   EXPECT_FALSE(times.alone.contains(sum_));
 }
 
+TEST(TurnVotes, SumsSayMore) {
+  const Primitive sum{.shape = {.op = OpCode::kReduceScatter}, .group_size = 2};
+  const Primitive gather{.shape = {.op = OpCode::kAllGather}, .group_size = 2};
+  TurnVotes votes;
+  EXPECT_FALSE(votes.TakeTurns());
+  votes.Add(gather, /*waits=*/true);
+  EXPECT_TRUE(votes.TakeTurns());
+  votes.Add(sum, /*waits=*/false);
+  EXPECT_FALSE(votes.TakeTurns());
+  votes.Add(sum, /*waits=*/true);
+  votes.Add(sum, /*waits=*/true);
+  for (int i = 0; i < 5; ++i) votes.Add(gather, /*waits=*/false);
+  EXPECT_TRUE(votes.TakeTurns());
+}
+
 }  // namespace
 }  // namespace twinstep
