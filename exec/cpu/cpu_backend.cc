@@ -131,9 +131,11 @@ std::size_t CpuBackend::LaneOf(TaskId id) const {
 
 std::int64_t CpuBackend::Now() const { return ClockNs() - begin_ns_; }
 
-void CpuBackend::BeginIteration(const StepValues& step, std::optional<std::uint64_t> shuffle_seed) {
+void CpuBackend::BeginIteration(const StepValues& step, std::optional<std::uint64_t> shuffle_seed,
+                                double stall_limit_s) {
   step_ = step;
   shuffle_seed_ = shuffle_seed;
+  stall_limit_s_ = stall_limit_s;
   for (TaskId id = 0; id < program_->graph->TaskCount(); ++id) {
     finished_[id].store(false, std::memory_order_relaxed);
   }
@@ -156,9 +158,9 @@ void CpuBackend::Wait(EventId event, TaskId task) {
   scheduler_->Push(LaneOf(task), {LaneCommand::kWait, event, scheduler_->Rounds(event)});
 }
 
-Outcome CpuBackend::Synchronize(double stall_limit_s) {
+Outcome CpuBackend::Synchronize() {
   begin_ns_ = ClockNs();
-  return scheduler_->Drain(shuffle_seed_, stall_limit_s);
+  return scheduler_->Drain(shuffle_seed_, stall_limit_s_);
 }
 
 Error CpuBackend::error() const {

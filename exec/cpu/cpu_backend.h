@@ -41,12 +41,13 @@ class CpuBackend : public Backend, private LaneWorker {
   Status Prepare(std::shared_ptr<const Program> program) override;
   void Write(BufferId buffer, std::int64_t offset, std::span<const std::byte> bytes) override;
   void Read(BufferId buffer, std::int64_t offset, std::span<std::byte> bytes) const override;
-  void BeginIteration(const StepValues& step, std::optional<std::uint64_t> shuffle_seed) override;
+  void BeginIteration(const StepValues& step, std::optional<std::uint64_t> shuffle_seed,
+                      double stall_limit_s) override;
   void Launch(TaskId task) override;
   void Exchange(RendezvousId rendezvous) override;
   void Record(EventId event, TaskId task) override;
   void Wait(EventId event, TaskId task) override;
-  Outcome Synchronize(double stall_limit_s) override;
+  Outcome Synchronize() override;
   Error error() const override;
   bool Finished(TaskId task) const override;
   TaskTime Time(TaskId task) const override { return times_[task]; }
@@ -79,6 +80,7 @@ class CpuBackend : public Backend, private LaneWorker {
   std::vector<std::vector<const std::byte*>> parts_;   // Scratch of each thread.
   StepValues step_;
   std::optional<std::uint64_t> shuffle_seed_;
+  double stall_limit_s_ = 0;
   std::int64_t begin_ns_ = 0;
   std::vector<TaskTime> times_;
   std::unique_ptr<std::atomic<bool>[]> finished_;  // By task.

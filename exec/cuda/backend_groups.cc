@@ -86,6 +86,7 @@ void CudaBackend::Meet(std::span<const TaskId> tasks, std::uint32_t first_member
 }
 
 void CudaBackend::Exchange(RendezvousId rendezvous) {
+  if (HasEnded()) return;
   if (group_of_rendezvous_[rendezvous] != nullptr) return ExchangeByNccl(rendezvous);
   const TaskGraph& graph = *program_->graph;
   const std::span<const TaskId> tasks = program_->Members(rendezvous);
@@ -101,6 +102,7 @@ void CudaBackend::Exchange(RendezvousId rendezvous) {
     if (times_ != nullptr) Check(times_->Start(tasks[i], lane.stream), "cudaEventRecord", tasks[i]);
     Check(RunGroupPart(shape, shape.dims[0], members, i, lane.stream), Name(shape.op), tasks[i]);
     lane.follows = kNone;
+    lane.launched_end = tasks[i] + 1;
   }
   // Until then a member's operands are read and written by the others.
   Meet(tasks, first_member, done_);
@@ -126,6 +128,7 @@ void CudaBackend::ExchangeByNccl(RendezvousId rendezvous) {
     own_members_.push_back(members_[first_member + i]);
     own_streams_.push_back(lane.stream);
     lane.follows = kNone;
+    lane.launched_end = own + 1;
     if (times_ != nullptr) Check(times_->Start(own, lane.stream), "cudaEventRecord", own);
   }
   Check(group_of_rendezvous_[rendezvous]->Run(shape, shape.dims[0], own_members_, own_streams_),

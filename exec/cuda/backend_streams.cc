@@ -61,8 +61,10 @@ std::size_t CudaBackend::LaneOf(TaskId id) const {
 }
 
 void CudaBackend::BeginIteration(const StepValues& step,
-                                 std::optional<std::uint64_t> /*shuffle_seed*/) {
+                                 std::optional<std::uint64_t> /*shuffle_seed*/,
+                                 double stall_limit_s) {
   step_ = step;
+  stall_limit_s_ = stall_limit_s;
   const DeviceStep values = MakeDeviceStep(step);
   std::memcpy(staged_step_.get(), &values, sizeof values);
   for (const Gpu& gpu : gpus_) {
@@ -76,44 +78,69 @@ void CudaBackend::BeginIteration(const StepValues& step,
     Check(cudaSetDevice(gpu.device), "cudaSetDevice", 0);
     Check(cudaDeviceSynchronize(), "cudaDeviceSynchronize", 0);
   }
-  for (LaneStream& lane : lanes_) lane.follows = kNone;
+  for (LaneStream& lane : lanes_) {
+    lane.follows = kNone;
+    lane.launched_end = 0;
+  }
+  if (late_ != nullptr) late_->BeginIteration();
   if (times_ == nullptr) return;
   for (const Gpu& gpu : gpus_) {
     Check(times_->BeginIteration(gpu.device, gpu.control), "cudaEventRecord", 0);
   }
 }
 
-void CudaBackend::RecordStart(TaskId id) {
-  if (times_ == nullptr) return;
+Status CudaBackend::RecordStart(TaskId id) {
+  if (times_ == nullptr) return Unit{};
   const LaneStream& lane = StreamOf(id);
-  if (lane.follows == kNone) {
-    Check(times_->Start(id, lane.stream), "cudaEventRecord", id);
-  } else {
-    times_->StartAtEndOf(lane.follows, id);
+  // A late lane may have been idle since.
+  if (lane.follows == kNone || lane.is_late) {
+    return CudaCall(times_->Start(id, lane.stream), "cudaEventRecord");
   }
+  times_->StartAtEndOf(lane.follows, id);
+  return Unit{};
 }
 
-void CudaBackend::RecordEnd(TaskId id) {
-  if (times_ == nullptr) return;
+Status CudaBackend::RecordEnd(TaskId id) {
+  if (times_ == nullptr) return Unit{};
   LaneStream& lane = StreamOf(id);
-  Check(times_->End(id, lane.stream), "cudaEventRecord", id);
   lane.follows = id;
+  return CudaCall(times_->End(id, lane.stream), "cudaEventRecord");
 }
 
 void CudaBackend::Record(EventId event, TaskId task) {
-  if (!IsOwnTask(task)) return;
-  Check(cudaEventRecord(events_[event], StreamOf(task).stream), "cudaEventRecord", task);
+  if (!IsOwnTask(task) || HasEnded()) return;
+  if (IsLate(task)) return late_->Record(LaneOf(task), event, task);
+  Check(RecordNow(event, task), task);
 }
 
 void CudaBackend::Wait(EventId event, TaskId task) {
-  if (!IsOwnTask(task)) return;
+  if (!IsOwnTask(task) || HasEnded()) return;
+  if (IsLate(task)) return late_->Wait(LaneOf(task), event, task);
+  if (!AwaitRecorded(event)) return;
   LaneStream& lane = StreamOf(task);
   Check(cudaStreamWaitEvent(lane.stream, events_[event]), "cudaStreamWaitEvent", task);
   lane.follows = kNone;
 }
 
-Outcome CudaBackend::Synchronize(double stall_limit_s) {
+bool CudaBackend::GoesOn() {
+  if (const Status others = CheckOthers(); !others.ok()) error_ = others.error();
+  // Progress is what the events show, and how far late lanes are.
+  std::int64_t finished = std::count_if(events_.begin(), events_.end(), [](cudaEvent_t event) {
+    return event != nullptr && cudaEventQuery(event) == cudaSuccess;
+  });
+  if (late_ != nullptr) finished += static_cast<std::int64_t>(late_->commands_done());
+  const auto now = std::chrono::steady_clock::now();
+  if (finished != finished_) {
+    finished_ = finished;
+    last_progress_ = now;
+  }
+  stalled_ = std::chrono::duration<double>(now - last_progress_).count() > stall_limit_s_;
+  return !HasEnded();
+}
+
+Outcome CudaBackend::Synchronize() {
   using Clock = std::chrono::steady_clock;
+  const bool launched = AwaitLateLanes();
   if (error_.has_value()) return Outcome::kFailed;
   std::vector<const LaneStream*> running;
   for (const LaneStream& lane : lanes_) {
@@ -121,20 +148,14 @@ Outcome CudaBackend::Synchronize(double stall_limit_s) {
     Check(cudaEventRecord(lane.end, lane.stream), "cudaEventRecord", 0);
     running.push_back(&lane);
   }
-  // Progress is what the lanes' ends and events show.
-  const auto finished = [this] {
-    return std::count_if(events_.begin(), events_.end(), [](cudaEvent_t event) {
-      return event != nullptr && cudaEventQuery(event) == cudaSuccess;
-    });
-  };
-  auto last_progress = Clock::now();
-  auto last_look = last_progress;
-  std::int64_t progress = 0;
-  while (!running.empty() && !error_.has_value()) {
+  if (!launched) return Outcome::kStalled;
+  last_progress_ = Clock::now();
+  auto last_look = last_progress_;
+  while (!running.empty() && !HasEnded()) {
     const cudaError_t code = cudaEventQuery(running.back()->end);
     if (code == cudaSuccess) {
       running.pop_back();
-      last_progress = Clock::now();
+      last_progress_ = Clock::now();
       continue;
     }
     if (code != cudaErrorNotReady) {
@@ -142,20 +163,12 @@ Outcome CudaBackend::Synchronize(double stall_limit_s) {
       break;
     }
     std::this_thread::sleep_for(std::chrono::microseconds(20));
-    const auto now = Clock::now();
-    if (now - last_look < kLookInterval) continue;
-    last_look = now;
-    if (const Status others = CheckOthers(); !others.ok()) error_ = others.error();
-    if (const std::int64_t done = finished(); done != progress) {
-      progress = done;
-      last_progress = now;
-    }
-    if (std::chrono::duration<double>(now - last_progress).count() > stall_limit_s) {
-      stalled_ = true;
-      return Outcome::kStalled;
-    }
+    if (Clock::now() - last_look < kLookInterval) continue;
+    last_look = Clock::now();
+    if (!GoesOn()) break;
   }
-  return error_.has_value() ? Outcome::kFailed : Outcome::kDone;
+  if (error_.has_value()) return Outcome::kFailed;
+  return stalled_ ? Outcome::kStalled : Outcome::kDone;
 }
 
 TaskTime CudaBackend::Time(TaskId task) const {

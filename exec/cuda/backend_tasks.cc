@@ -90,28 +90,37 @@ Status CudaBackend::LaunchOperator(TaskId id) {
 }
 
 void CudaBackend::Launch(TaskId id) {
-  if (!IsOwnTask(id)) return;
+  if (!IsOwnTask(id) || HasEnded()) return;
+  if (IsLate(id)) return late_->Launch(LaneOf(id), id);
+  UseGpuOf(id);
+  Check(LaunchNow(id), id);
+}
+
+Status CudaBackend::LaunchNow(TaskId id) {
   const Task& task = program_->graph->tasks[id];
   const OpShape& shape = program_->graph->shapes[task.shape];
   const ProfilerRange range(shape.op);
-  const cudaStream_t stream = StreamOf(id).stream;
-  UseGpuOf(id);
-  RecordStart(id);
+  LaneStream& lane = StreamOf(id);
+  Status done = RecordStart(id);
+  if (!done.ok()) return done;
   if (task.kind == TaskKind::kHost) {
     const auto call = [](void* data) {
       const auto* const host_call = static_cast<const HostCall*>(data);
       host_call->backend->RunOnHost(host_call->task);
     };
-    Check(cudaLaunchHostFunc(stream, call, &host_calls_[id]), "cudaLaunchHostFunc", id);
+    done = CudaCall(cudaLaunchHostFunc(lane.stream, call, &host_calls_[id]), "cudaLaunchHostFunc");
   } else if (IsCopy(shape.op)) {
     std::byte* const* operands = operands_.data() + task.operand_begin;
-    Check(cudaMemcpyAsync(operands[1], operands[0], static_cast<std::size_t>(shape.dims[0]),
-                          cudaMemcpyDefault, stream),
-          Name(shape.op), id);
+    done =
+        CudaCall(cudaMemcpyAsync(operands[1], operands[0], static_cast<std::size_t>(shape.dims[0]),
+                                 cudaMemcpyDefault, lane.stream),
+                 Name(shape.op));
   } else {
-    Check(LaunchOperator(id), id);
+    done = LaunchOperator(id);
   }
-  RecordEnd(id);
+  if (!done.ok()) return done;
+  lane.launched_end = id + 1;
+  return RecordEnd(id);
 }
 
 }  // namespace twinstep::cuda

@@ -41,10 +41,11 @@ Result<std::unique_ptr<CudaBackend>> CudaBackend::Create(const CudaOptions& opti
 }
 
 CudaBackend::~CudaBackend() {
-  if (error_.has_value() || stalled_) {
+  if (HasEnded()) {
     for (const std::unique_ptr<NcclGroup>& group : groups_) group->Abort();
     if (world_ != nullptr) world_->Abort();
   }
+  late_.reset();
   // Host functions of a broken iteration may still use this object.
   for (const Gpu& gpu : gpus_) {
     cudaSetDevice(gpu.device);
@@ -70,9 +71,10 @@ CudaBackend::~CudaBackend() {
 
 Status CudaBackend::Prepare(std::shared_ptr<const Program> program) {
   program_ = std::move(program);
-  for (const auto step : {&CudaBackend::MakeGpus, &CudaBackend::ConnectGpus,
-                          &CudaBackend::JoinGroups, &CudaBackend::Allocate, &CudaBackend::MakeLanes,
-                          &CudaBackend::AllocateScratch, &CudaBackend::MakeTimes}) {
+  for (const auto step :
+       {&CudaBackend::MakeGpus, &CudaBackend::ConnectGpus, &CudaBackend::JoinGroups,
+        &CudaBackend::Allocate, &CudaBackend::MakeLanes, &CudaBackend::MakeLateLanes,
+        &CudaBackend::AllocateScratch, &CudaBackend::MakeTimes}) {
     if (const Status done = (this->*step)(); !done.ok()) return done;
   }
   BindOperands();
@@ -209,15 +211,18 @@ Error CudaBackend::error() const { return error_.value_or(Error{}); }
 
 bool CudaBackend::Finished(TaskId id) const {
   if (!IsOwnTask(id)) return true;  // As far as this process knows.
+  // Events of tasks that were not launched are the last iteration's.
+  const LaneStream& lane = lanes_[LaneOf(id)];
+  if (id >= lane.launched_end) return false;
   if (times_ != nullptr) return times_->Ended(id);
   // A lane is in order: what a later event of it shows is true of the task too.
   const TaskGraph& graph = *program_->graph;
   const Task& task = graph.tasks[id];
-  for (TaskId later = id; later < graph.rank_begin[task.rank + 1]; ++later) {
+  for (TaskId later = id; later < lane.launched_end; ++later) {
     if (graph.tasks[later].lane != task.lane || program_->event[later] == kNone) continue;
     return cudaEventQuery(events_[program_->event[later]]) == cudaSuccess;
   }
-  return cudaEventQuery(lanes_[LaneOf(id)].end) == cudaSuccess;
+  return cudaEventQuery(lane.end) == cudaSuccess;
 }
 
 }  // namespace twinstep::cuda

@@ -7,13 +7,16 @@
 //
 // GPUs reach each other's memory: collectives and messages among the ranks are copies and kernels,
 // a part a member (group_operations.h), sums in group order. Groups that span several processes are
-// NCCL's (nccl_group.h). Host tasks run on the CPU's cores, in the order of their stream.
+// NCCL's (nccl_group.h). Host tasks run on the CPU's cores, in the order of their stream. With
+// CudaOptions::late_lanes, copies and host tasks are launched when what they wait for is done
+// (late_lanes.h).
 //
 // Of several processes each has the memory and runs the tasks of its own ranks; all are called
 // alike, and Read gives all of them what one has.
 //
-// cuda_backend.cc makes it and its GPUs; backend_memory.cc, backend_streams.cc, backend_tasks.cc,
-// backend_groups.cc and backend_processes.cc have the parts by which they are named.
+// cuda_backend.cc makes it and its GPUs; backend_memory.cc, backend_streams.cc, backend_late.cc,
+// backend_tasks.cc, backend_groups.cc and backend_processes.cc have the parts by which they are
+// named.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -33,6 +36,7 @@
 #include "exec/cuda/group_operations.h"
 #include "exec/cuda/host_worker.h"
 #include "exec/cuda/kernels/device_step.h"
+#include "exec/cuda/late_lanes.h"
 #include "exec/cuda/memory.h"
 #include "exec/cuda/nccl_group.h"
 #include "exec/cuda/operators.h"
@@ -41,7 +45,7 @@
 
 namespace twinstep::cuda {
 
-class CudaBackend : public Backend {
+class CudaBackend : public Backend, private LateDevice {
  public:
   // An Error if there is no GPU.
   static Result<std::unique_ptr<CudaBackend>> Create(const CudaOptions& options);
@@ -54,12 +58,13 @@ class CudaBackend : public Backend {
   void WriteRepeated(BufferId buffer, std::int64_t offset, std::int64_t bytes,
                      std::span<const std::byte> block) override;
   // No lane has a choice: the seed changes nothing.
-  void BeginIteration(const StepValues& step, std::optional<std::uint64_t> shuffle_seed) override;
+  void BeginIteration(const StepValues& step, std::optional<std::uint64_t> shuffle_seed,
+                      double stall_limit_s) override;
   void Launch(TaskId task) override;
   void Exchange(RendezvousId rendezvous) override;
   void Record(EventId event, TaskId task) override;
   void Wait(EventId event, TaskId task) override;
-  Outcome Synchronize(double stall_limit_s) override;
+  Outcome Synchronize() override;
   Error error() const override;
   bool Finished(TaskId task) const override;
   TaskTime Time(TaskId task) const override;
@@ -83,6 +88,8 @@ class CudaBackend : public Backend {
     cudaEvent_t end = nullptr;  // Of what was launched in this iteration.
     DeviceMemory scratch;
     std::size_t scratch_bytes = 0;
+    bool is_late = false;
+    TaskId launched_end = 0;  // Behind the last task launched in this iteration.
     // The task of this iteration that the next one follows at once; kNone if the lane waits first.
     TaskId follows = kNone;
   };
@@ -107,6 +114,8 @@ class CudaBackend : public Backend {
   Status UseGpuOfRank(std::size_t rank) const;
   bool IsOwn(std::size_t rank) const { return rank >= ranks_.first && rank < ranks_.end; }
   bool IsOwnTask(TaskId task) const { return IsOwn(program_->graph->tasks[task].rank); }
+  // After an error or a stall nothing more is launched.
+  bool HasEnded() const { return stalled_ || error_.has_value(); }
   void Check(cudaError_t code, const char* what, TaskId task);
   void Check(const Status& status, TaskId task);
 
@@ -124,8 +133,22 @@ class CudaBackend : public Backend {
   Status MakeTimes();
   std::size_t LaneOf(TaskId task) const;
   LaneStream& StreamOf(TaskId task) { return lanes_[LaneOf(task)]; }
-  void RecordStart(TaskId task);
-  void RecordEnd(TaskId task);
+  Status RecordStart(TaskId task);
+  Status RecordEnd(TaskId task);
+  // False once the iteration cannot go on: others have ended, or nothing has finished for too long.
+  bool GoesOn();
+
+  // backend_late.cc: late lanes, if there are any; the overrides are called by their threads.
+  Status MakeLateLanes();
+  bool IsLate(TaskId task) const { return lanes_[LaneOf(task)].is_late; }
+  // Until streams can wait for the event; false if that never comes.
+  bool AwaitRecorded(EventId event);
+  bool AwaitLateLanes();  // All is launched.
+  void TakeLateFailure();
+  Status StartThread(std::size_t gpu) override;
+  Result<bool> Happened(EventId event) override;
+  Status LaunchNow(TaskId task) override;
+  Status RecordNow(EventId event, TaskId task) override;
 
   // backend_tasks.cc
   void BindOperands();
@@ -178,6 +201,11 @@ class CudaBackend : public Backend {
   StepValues step_;
   mutable std::optional<Error> error_;  // The first one; of reading, too.
   bool stalled_ = false;
+  double stall_limit_s_ = 0;
+  // What had finished when last looked at, and when that was more than before.
+  std::int64_t finished_ = 0;
+  std::chrono::steady_clock::time_point last_progress_;
+  std::unique_ptr<LateLanes> late_;  // Null: no lane is late.
 };
 
 }  // namespace twinstep::cuda

@@ -29,6 +29,9 @@ struct CudaOptions {
   // Records when each task began and ended (Backend::Time), at 0.2 to 2 % of the time; without,
   // all times are zero.
   bool record_times = false;
+  // Copies between host and GPU and host tasks are started by a thread of the CPU when all that
+  // they wait for is done (late_lanes.h), instead of by streams that wait: those slow other copies.
+  bool late_lanes = false;
   // Each rank must have a GPU of its own, else Prepare is an Error (kNo).
   bool gpu_a_rank = false;
   // Of host tasks, shared by the GPUs; 0 = one for each core, of several processes for each of

@@ -1,5 +1,5 @@
 // When tasks begin and end, by CUDA events: one behind each task, and one before it where its lane
-// has waited since the task before. Elsewhere a task begins when that one ends, so that what passes
+// or the dispatcher has waited since the task before. Elsewhere a task begins when that one ends, so that what passes
 // between them counts as the later one's.
 #pragma once
 

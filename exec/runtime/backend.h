@@ -5,16 +5,17 @@
 //   CpuBackend backend({.threads = 4});
 //   Status ready = backend.Prepare(program);            // Arenas, queues, events.
 //   backend.Write(weights, 0, bytes);                   // Initial values.
-//   backend.BeginIteration(step, std::nullopt);
+//   backend.BeginIteration(step, std::nullopt, /*stall_limit_s=*/30);
 //   backend.Launch(gemm);                               // On the lane of its task.
 //   backend.Record(program.event[gemm], gemm);
 //   backend.Wait(program.event[gemm], send);            // The lane of `send`.
 //   backend.Exchange(rendezvous);                       // SEND and RECV, or one task a rank.
-//   backend.Synchronize(/*stall_limit_s=*/30);
+//   backend.Synchronize();
 //
 // The calls of an iteration come from one thread, in an order in which a Record comes before the
 // Waits for its event, and a rendezvous after everything that its members wait for. They return
-// without waiting for the work.
+// without waiting for the work; Wait may wait until the event can be waited for, which takes
+// nothing that is called later.
 #pragma once
 
 #include <algorithm>
@@ -72,9 +73,9 @@ class Backend {
   }
 
   // With a seed, a backend that chooses which of several legal tasks runs first draws them at
-  // random.
-  virtual void BeginIteration(const StepValues& step,
-                              std::optional<std::uint64_t> shuffle_seed) = 0;
+  // random. An iteration in which nothing finishes for `stall_limit_s` seconds has stalled.
+  virtual void BeginIteration(const StepValues& step, std::optional<std::uint64_t> shuffle_seed,
+                              double stall_limit_s) = 0;
   // A task without rendezvous.
   virtual void Launch(TaskId task) = 0;
   // All tasks of a rendezvous.
@@ -83,9 +84,9 @@ class Backend {
   virtual void Record(EventId event, TaskId task) = 0;
   // What is launched from now on on the task's lane waits for the event as recorded last.
   virtual void Wait(EventId event, TaskId task) = 0;
-  // Until all is done, or nothing has finished for `stall_limit_s` seconds. After another outcome
-  // than kDone the backend can only be destroyed or asked what has finished.
-  virtual Outcome Synchronize(double stall_limit_s) = 0;
+  // Until all is done, or it has stalled. After another outcome than kDone the backend can only be
+  // destroyed or asked what has finished.
+  virtual Outcome Synchronize() = 0;
   // What went wrong, in an iteration or in reading; without message if nothing has.
   virtual Error error() const = 0;
 

@@ -64,9 +64,9 @@ Status Executor::RunIteration(const StepValues& step) {
     seed = *options_.shuffle_seed + static_cast<std::uint64_t>(step.step) * 0x9e3779b97f4a7c15u;
     order_->Shuffle(*seed);
   }
-  backend_->BeginIteration(step, seed);
+  backend_->BeginIteration(step, seed, options_.stall_limit_s);
   for (const TaskId first : order_->order()) Issue(first);
-  switch (backend_->Synchronize(options_.stall_limit_s)) {
+  switch (backend_->Synchronize()) {
     case Outcome::kDone:
       return Unit{};
     case Outcome::kStalled:

@@ -1,12 +1,13 @@
 // How fast a model trains on this machine's GPUs, and where the first rank's time goes.
 //
-//   training_benchmark MODEL MICRO_BATCH GLOBAL_BATCH SEQUENCE STEPS [PLAN [train]]
+//   training_benchmark MODEL MICRO_BATCH GLOBAL_BATCH SEQUENCE STEPS [PLAN [train] [late]]
 //
 // MODEL: a text file as in model_zoo/, PLAN: one of a plan's fields. Prints a line of totals and a
 // table of operators: calls, milliseconds of an iteration, what of the arithmetic or memory rate
 // they reach. Times of operators are from a run of their own, whose slow-down by recording is
 // printed too; of plans that copy, also what of the link's and the memory's rate is reached.
-// With `train` only STEPS steps, each with its loss: for models whose states fill the machine.
+// With `train` only STEPS steps, each with its loss: for models whose states fill the machine. With
+// `late` a thread of the CPU launches copies and host tasks (CudaOptions::late_lanes).
 
 #include <google/protobuf/text_format.h>
 
@@ -69,7 +70,7 @@ struct Setup {
   TaskGraph graph;
   ArenaPlan arena;
   int steps = 0;
-  bool only_train = false;
+  bool only_train = false, late_lanes = false;
 };
 
 Setup MakeSetup(int argc, char** argv) {
@@ -80,7 +81,10 @@ Setup MakeSetup(int argc, char** argv) {
   plan.set_global_batch(std::atol(argv[3]));
   plan.set_sequence_length(std::atol(argv[4]));
   setup.steps = std::atoi(argv[5]);
-  setup.only_train = argc > 7 && std::string(argv[7]) == "train";
+  for (int i = 7; i < argc; ++i) {
+    const std::string word = argv[i];
+    (word == "train" ? setup.only_train : setup.late_lanes) = true;
+  }
   const CudaDevice device = ValueOrDie(DescribeCudaDevice(0));
   Cluster cluster;
   cluster.set_name("this machine");
@@ -117,7 +121,8 @@ double ModelFlopsPerToken(const Model& model, std::int64_t sequence) {
 class Run {
  public:
   Run(const Setup& setup, bool record_times) : setup_(setup) {
-    backend_ = ValueOrDie(MakeCudaBackend({.record_times = record_times}));
+    backend_ =
+        ValueOrDie(MakeCudaBackend({.record_times = record_times, .late_lanes = setup.late_lanes}));
     executor_ = ValueOrDie(
         Executor::Create(setup.graph, setup.arena, setup.plan, backend_.get(), {.verify = false}));
     WriteQuickWeights(setup.graph, backend_.get());
@@ -238,10 +243,11 @@ void TrainOnly(const Setup& setup) {
   }
   const BackendMemory memory = run.backend().Memory().value_or(BackendMemory{});
   std::printf(
-      "TOTAL %s: %.3f billion parameters trained %d steps, loss %.4f to %.4f, last step %.3f s, "
+      "TOTAL %s%s: %.3f billion parameters trained %d steps, loss %.4f to %.4f, last step %.3f s, "
       "%.0f tokens/s, driver %.1f GiB, host arenas %.1f GiB, %.1f s in all\n",
-      setup.model.name().c_str(), static_cast<double>(parameters) * 1e-9, setup.steps, first, last,
-      seconds, static_cast<double>(setup.plan.global_batch * setup.plan.sequence_length) / seconds,
+      setup.model.name().c_str(), setup.late_lanes ? " late lanes" : "",
+      static_cast<double>(parameters) * 1e-9, setup.steps, first, last, seconds,
+      static_cast<double>(setup.plan.global_batch * setup.plan.sequence_length) / seconds,
       static_cast<double>(memory.used_bytes) / kGib,
       arenas[static_cast<std::size_t>(Pool::kPinnedHost)] +
           arenas[static_cast<std::size_t>(Pool::kHost)],
@@ -249,10 +255,13 @@ void TrainOnly(const Setup& setup) {
 }
 
 int Main(int argc, char** argv) {
-  if (argc < 6) {
-    std::fprintf(
-        stderr,
-        "training_benchmark MODEL MICRO_BATCH GLOBAL_BATCH SEQUENCE STEPS [PLAN [train]]\n");
+  const auto is_flag = [](const char* word) {
+    return std::string(word) == "train" || std::string(word) == "late";
+  };
+  if (argc < 6 || (argc > 7 && !std::all_of(argv + 7, argv + argc, is_flag))) {
+    std::fprintf(stderr,
+                 "training_benchmark MODEL MICRO_BATCH GLOBAL_BATCH SEQUENCE STEPS "
+                 "[PLAN [train] [late]]\n");
     return 2;
   }
   const Setup setup = MakeSetup(argc, argv);
@@ -272,11 +281,12 @@ int Main(int argc, char** argv) {
         tokens * ModelFlopsPerToken(setup.model, setup.plan.sequence_length) / gpus;
     const BackendMemory memory = run.backend().Memory().value_or(BackendMemory{});
     std::printf(
-        "TOTAL %s mb %s batch %s seq %s plan '%s', %.0f GPUs: %.4f s, %.0f tokens/s, MFU %.1f %%, "
+        "TOTAL %s mb %s batch %s seq %s plan '%s'%s, %.0f GPUs: %.4f s, %.0f tokens/s, MFU %.1f "
+        "%%, "
         "driver %.1f GiB, arena %.1f GiB, scratch %.2f GiB, loss %.4f\n",
-        argv[1], argv[2], argv[3], argv[4], argc > 6 ? argv[6] : "", gpus, seconds,
-        tokens / seconds, 100 * flops / seconds / kPeakFlopsPerSecond,
-        static_cast<double>(memory.used_bytes) / kGib,
+        argv[1], argv[2], argv[3], argv[4], argc > 6 ? argv[6] : "",
+        setup.late_lanes ? " late lanes" : "", gpus, seconds, tokens / seconds,
+        100 * flops / seconds / kPeakFlopsPerSecond, static_cast<double>(memory.used_bytes) / kGib,
         static_cast<double>(memory.arena_bytes) / kGib,
         static_cast<double>(memory.scratch_bytes) / kGib, run.Loss());
   }

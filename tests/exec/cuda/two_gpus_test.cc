@@ -16,15 +16,18 @@ namespace {
 constexpr int kSteps = 5;
 
 // Sums in another order: sharp in fp64.
-void ExpectPlansToTrainAsThePlainPlan(const CudaOptions& options) {
+void ExpectPlansToTrainAsThePlainPlan(CudaOptions options) {
   for (const char* name : {"llama-gqa", "gpt"}) {
     const Model model = SmallModel(name, FP64);
     const Trained plain = Train(model, SmallPlan(1, 1, 1, 1), OnGpu({}), kSteps);
     for (const PlanCase& test_case : TwoGpuPlans()) {
       SCOPED_TRACE(std::string(name) + ", " + test_case.label);
       const Plan plan = PlanOf(test_case, SmallPlan(1, 1, 1, 1), 96 << 10);
-      EXPECT_LE(LargestDifference(Train(model, plan, OnGpu(options), kSteps).losses, plain.losses),
-                1e-9);
+      for (const bool late_lanes : {false, true}) {
+        options.late_lanes = late_lanes;
+        const Trained trained = Train(model, plan, OnGpu(options), kSteps);
+        EXPECT_LE(LargestDifference(trained.losses, plain.losses), 1e-9) << late_lanes;
+      }
     }
   }
 }
@@ -46,7 +49,10 @@ TEST(TwoGpusTest, PlansTrainAsThePlainPlanInBf16) {
   for (const PlanCase& test_case : TwoGpuPlans()) {
     SCOPED_TRACE(test_case.label);
     const Plan plan = PlanOf(test_case, LongPlan(1), 64 << 10);
-    EXPECT_LE(LargestDifference(Train(model, plan, OnGpu({}), kSteps).losses, plain.losses), 1e-2);
+    for (const bool late_lanes : {false, true}) {
+      const Trained trained = Train(model, plan, OnGpu({.late_lanes = late_lanes}), kSteps);
+      EXPECT_LE(LargestDifference(trained.losses, plain.losses), 1e-2) << late_lanes;
+    }
   }
 }
 
@@ -58,7 +64,10 @@ TEST(TwoGpusTest, DeterministicPlansGiveTheBitsOfOneGpu) {
     SCOPED_TRACE(test_case.label);
     const Plan plan = PlanOf(test_case, LongPlan(1), 64 << 10);
     const Trained shared = Train(model, plan, OnGpu({.gpus = 1, .deterministic = true}), kSteps);
-    EXPECT_EQ(Different(Train(model, plan, OnGpu({.deterministic = true}), kSteps), shared), "");
+    for (const bool late_lanes : {false, true}) {
+      const CudaOptions options{.deterministic = true, .late_lanes = late_lanes};
+      EXPECT_EQ(Different(Train(model, plan, OnGpu(options), kSteps), shared), "") << late_lanes;
+    }
   }
 }
 
@@ -66,8 +75,11 @@ TEST(TwoGpusTest, SeveralRanksShareAGpu) {
   if (GpuCount() < 2) GTEST_SKIP() << "no two GPUs";
   const Model model = SmallModel("llama", FP64);
   const Trained plain = Train(model, SmallPlan(1, 1, 1, 1), OnGpu({}), kSteps);
-  const Trained all = Train(model, SmallPlan(2, 2, 2, 2), OnGpu({}), kSteps);
-  EXPECT_LE(LargestDifference(all.losses, plain.losses), 1e-9);
+  for (const bool late_lanes : {false, true}) {
+    const Trained all =
+        Train(model, SmallPlan(2, 2, 2, 2), OnGpu({.late_lanes = late_lanes}), kSteps);
+    EXPECT_LE(LargestDifference(all.losses, plain.losses), 1e-9) << late_lanes;
+  }
 }
 
 }  // namespace

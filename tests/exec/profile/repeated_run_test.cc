@@ -24,9 +24,10 @@ class CountingBackend : public CpuBackend {
  public:
   explicit CountingBackend(Calls* calls) : CpuBackend({.threads = 2}), calls_(*calls) {}
 
-  void BeginIteration(const StepValues& step, std::optional<std::uint64_t> seed) override {
+  void BeginIteration(const StepValues& step, std::optional<std::uint64_t> seed,
+                      double stall_limit_s) override {
     ++calls_.begun;
-    CpuBackend::BeginIteration(step, seed);
+    CpuBackend::BeginIteration(step, seed, stall_limit_s);
   }
   TaskTime Time(TaskId task) const override {
     ++calls_.asked;
