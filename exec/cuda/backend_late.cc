@@ -1,35 +1,19 @@
 // Lanes of copies and of host tasks, whose tasks a thread of each GPU launches late.
 
 #include <chrono>
-#include <utility>
 
 #include "exec/cuda/cuda_backend.h"
 #include "exec/cuda/cuda_error.h"
+#include "exec/cuda/late_plan.h"
 
 namespace twinstep::cuda {
 
 Status CudaBackend::MakeLateLanes() {
   if (!options_.late_lanes) return Unit{};
-  const TaskGraph& graph = *program_->graph;
-  LateLanes::Sizes sizes{.lane_commands = std::vector<std::size_t>(lanes_.size(), 0),
-                         .thread_of_lane = std::vector<std::size_t>(lanes_.size(), 0),
-                         .events = events_.size()};
-  // A lane is late if all of its tasks may be: those of a rendezvous are launched together.
-  std::vector<bool> has_others(lanes_.size(), false);
-  for (TaskId id = 0; id < graph.TaskCount(); ++id) {
-    if (!IsOwnTask(id)) continue;
-    const Task& task = graph.tasks[id];
-    const std::size_t lane = LaneOf(id);
-    const bool may_be = task.kind == TaskKind::kHost || IsCopy(graph.shapes[task.shape].op);
-    if (!may_be || task.rendezvous != kNone) has_others[lane] = true;
-    sizes.thread_of_lane[lane] = gpu_of_rank_[task.rank];
-    sizes.lane_commands[lane] +=
-        program_->Waits(id).size() + 1 + (program_->event[id] != kNone ? 1 : 0);
-  }
+  const LateLanes::Sizes sizes = PlanLateLanes(*program_, ranks_, gpu_of_rank_);
   bool is_any_late = false;
   for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
-    lanes_[lane].is_late = sizes.lane_commands[lane] > 0 && !has_others[lane];
-    if (!lanes_[lane].is_late) sizes.lane_commands[lane] = 0;
+    lanes_[lane].is_late = sizes.lane_commands[lane] > 0;
     is_any_late = is_any_late || lanes_[lane].is_late;
   }
   if (is_any_late) late_ = std::make_unique<LateLanes>(sizes, static_cast<LateDevice*>(this));

@@ -1,0 +1,19 @@
+// Which lanes are late (late_lanes.h): those that only copy between host and GPU, or only have host
+// tasks. Needs no CUDA.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "exec/cuda/late_lanes.h"
+#include "exec/runtime/process_place.h"
+#include "exec/runtime/program.h"
+
+namespace twinstep::cuda {
+
+// By rank and lane; lanes that are not late have no commands. `thread_of_rank` is read for own
+// ranks.
+LateLanes::Sizes PlanLateLanes(const Program& program, RankRange own,
+                               std::span<const std::size_t> thread_of_rank);
+
+}  // namespace twinstep::cuda
