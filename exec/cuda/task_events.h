@@ -1,6 +1,6 @@
 // When tasks begin and end, by CUDA events: one behind each task, and one before it where its lane
-// or the dispatcher has waited since the task before. Elsewhere a task begins when that one ends, so that what passes
-// between them counts as the later one's.
+// or the dispatcher has waited since the task before. Elsewhere a task begins when that one ends,
+// so that what passes between them counts as the later one's.
 #pragma once
 
 #include <cuda_runtime_api.h>
