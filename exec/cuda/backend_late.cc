@@ -1,5 +1,7 @@
 // Lanes of copies and of host tasks, whose tasks a thread of each GPU launches late.
 
+#include <sys/prctl.h>
+
 #include <chrono>
 
 #include "exec/cuda/cuda_backend.h"
@@ -9,7 +11,8 @@
 namespace twinstep::cuda {
 
 Status CudaBackend::MakeLateLanes() {
-  if (!options_.late_lanes) return Unit{};
+  const bool trains_alone = gpus_.size() == 1 && options_.processes == nullptr;
+  if (!options_.late_lanes.value_or(trains_alone)) return Unit{};
   const LateLanes::Sizes sizes = PlanLateLanes(*program_, ranks_, gpu_of_rank_);
   bool is_any_late = false;
   for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
@@ -62,6 +65,9 @@ void CudaBackend::TakeLateFailure() {
 }
 
 Status CudaBackend::StartThread(std::size_t gpu) {
+  // Linux lets a sleep last 50 us longer by default, which each step of a chain of copies would
+  // pay. Where the system refuses, it is only later.
+  prctl(PR_SET_TIMERSLACK, 1000UL);
   return CudaCall(cudaSetDevice(gpus_[gpu].device), "cudaSetDevice");
 }
 

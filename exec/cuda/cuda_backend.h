@@ -7,9 +7,8 @@
 //
 // GPUs reach each other's memory: collectives and messages among the ranks are copies and kernels,
 // a part a member (group_operations.h), sums in group order. Groups that span several processes are
-// NCCL's (nccl_group.h). Host tasks run on the CPU's cores, in the order of their stream. With
-// CudaOptions::late_lanes, copies and host tasks are launched when what they wait for is done
-// (late_lanes.h).
+// NCCL's (nccl_group.h). Host tasks run on the CPU's cores, in the order of their stream. Copies
+// and host tasks may be launched late, when what they wait for is done (CudaOptions::late_lanes).
 //
 // Of several processes each has the memory and runs the tasks of its own ranks; all are called
 // alike, and Read gives all of them what one has.

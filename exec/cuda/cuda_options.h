@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,9 @@ struct CudaOptions {
   bool record_times = false;
   // Copies between host and GPU and host tasks are started by a thread of the CPU when all that
   // they wait for is done (late_lanes.h), instead of by streams that wait: those slow other copies.
-  bool late_lanes = false;
+  // Unset: where one GPU trains alone. With several it has not been measured, and one dispatcher
+  // for all of them may have to wait for each.
+  std::optional<bool> late_lanes = {};
   // Each rank must have a GPU of its own, else Prepare is an Error (kNo).
   bool gpu_a_rank = false;
   // Of host tasks, shared by the GPUs; 0 = one for each core, of several processes for each of

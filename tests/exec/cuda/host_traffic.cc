@@ -227,7 +227,7 @@ void PrintCopies(std::size_t direction, const std::array<std::vector<Span>, 2>& 
   constexpr double kMostly = 0.8;
   Total all;
   std::array<Total, kCompanies> totals;
-  double waited_ps = 0;
+  std::vector<std::int64_t> waited_ps;
   for (const Span& x : copies[direction]) {
     const auto shares = CompanyOf(x, copies[1 - direction], updates);
     double possible = 0;
@@ -236,7 +236,7 @@ void PrintCopies(std::size_t direction, const std::array<std::vector<Span>, 2>& 
     }
     all.Add(x);
     all.possible += possible;
-    waited_ps += static_cast<double>(x.begin_ps - x.ready_ps);
+    waited_ps.push_back(x.begin_ps - x.ready_ps);
     for (std::size_t i = 0; i < kCompanies; ++i) {
       if (shares[i] < kMostly) continue;
       totals[i].Add(x);
@@ -244,11 +244,13 @@ void PrintCopies(std::size_t direction, const std::array<std::vector<Span>, 2>& 
     }
   }
   if (all.tasks == 0) return;
+  std::sort(waited_ps.begin(), waited_ps.end());
   std::printf(
       "copies %s: %d of %.0f MB at %.1f GB/s, %.1f %% of what the link moves in the same company; "
-      "begin %.1f us after what they wait for\n",
+      "begin %.1f us (median; most %.1f) after what they wait for\n",
       kNames[direction], all.tasks, all.bytes / all.tasks * 1e-6, all.Rate() * 1e-9,
-      100 * all.bytes / all.possible, waited_ps / all.tasks * 1e-6);
+      100 * all.bytes / all.possible, static_cast<double>(waited_ps[waited_ps.size() / 2]) * 1e-6,
+      static_cast<double>(waited_ps.back()) * 1e-6);
   for (std::size_t i = 0; i < kCompanies; ++i) {
     if (totals[i].tasks == 0) continue;
     std::printf("copies %s %s: %d at %.1f GB/s, %.1f %% of the link's %.1f (alone %.1f)\n",

@@ -6,7 +6,7 @@
 #   tests/exec/cuda/run_on_gpu.sh [STEP ...]
 #
 # Steps: correct (operators training text sanitizer, all at once) speed chunks pytorch largest
-# kernels; default: these. late: chunks with late lanes (exec/cuda/late_lanes.h).
+# kernels; default: these. eager: chunks by lanes that wait on the GPU (exec/cuda/late_lanes.h).
 # Where there are two GPUs, two: their plans, in one process and in two (processes), and how fast
 # they are.
 # And validate: pairs of model and plan (validation_rows.py), simulated and trained, and validate2:
@@ -145,8 +145,8 @@ attention_heads: 64 vocab_size: 50257 max_sequence_length: 1024 tied_embeddings:
 recipe { precision: BF16 gradient_precision: PARAMETER_GRADIENT hidden_dropout: 0.1
 attention_dropout: 0.1 }' >"$out/18b.textproto"
 
-bench() {  # MODEL MICRO_BATCH GLOBAL_BATCH STEPS [PLAN [late]]
-  local log=$out/bench_$1_$2${5:+_chunks}${6:+_late}.log
+bench() {  # MODEL MICRO_BATCH GLOBAL_BATCH STEPS [PLAN [late|eager]]
+  local log=$out/bench_$1_$2${5:+_chunks}${6:+_$6}.log
   "$(find_binary training_benchmark)" "$out/$1.textproto" "$2" "$3" 1024 "$4" "${5:-}" ${6:-} \
     >"$log" 2>&1
   note "$(grep '^TOTAL' "$log" || tail -1 "$log")"
@@ -237,10 +237,10 @@ for step in "${steps[@]}"; do
       bench 1b 8 8 16
       bench 7b 4 32 3
       ;;
-    chunks | late)
-      late=${step#chunks}
-      bench 1b 32 32 4 'persistent_chunks: 4 chunk_buffers: 3 checkpointed_blocks: 20' $late
-      bench 7b 32 32 3 'persistent_chunks: 6 chunk_buffers: 4 checkpointed_blocks: 32' $late
+    chunks | eager)
+      lanes=${step#chunks}
+      bench 1b 32 32 4 'persistent_chunks: 4 chunk_buffers: 3 checkpointed_blocks: 20' $lanes
+      bench 7b 32 32 3 'persistent_chunks: 6 chunk_buffers: 4 checkpointed_blocks: 32' $lanes
       ;;
     pytorch)
       for batch in 32 8; do

@@ -1,13 +1,14 @@
 // How fast a model trains on this machine's GPUs, and where the first rank's time goes.
 //
-//   training_benchmark MODEL MICRO_BATCH GLOBAL_BATCH SEQUENCE STEPS [PLAN [train] [late]]
+//   training_benchmark MODEL MICRO_BATCH GLOBAL_BATCH SEQUENCE STEPS [PLAN [train] [late|eager]]
 //
 // MODEL: a text file as in model_zoo/, PLAN: one of a plan's fields. Prints a line of totals and a
 // table of operators: calls, milliseconds of an iteration, what of the arithmetic or memory rate
 // they reach. Times of operators are from a run of their own, whose slow-down by recording is
 // printed too; of plans that copy, also what of the link's and the memory's rate is reached.
 // With `train` only STEPS steps, each with its loss: for models whose states fill the machine. With
-// `late` a thread of the CPU launches copies and host tasks (CudaOptions::late_lanes).
+// `late` a thread of the CPU launches copies and host tasks, with `eager` none does
+// (CudaOptions::late_lanes).
 
 #include <google/protobuf/text_format.h>
 
@@ -19,6 +20,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <span>
 #include <sstream>
@@ -70,8 +72,14 @@ struct Setup {
   TaskGraph graph;
   ArenaPlan arena;
   int steps = 0;
-  bool only_train = false, late_lanes = false;
+  bool only_train = false;
+  std::optional<bool> late_lanes;
 };
+
+const char* LaneWord(const Setup& setup) {
+  if (!setup.late_lanes.has_value()) return "";
+  return *setup.late_lanes ? " late lanes" : " eager lanes";
+}
 
 Setup MakeSetup(int argc, char** argv) {
   Setup setup;
@@ -83,7 +91,8 @@ Setup MakeSetup(int argc, char** argv) {
   setup.steps = std::atoi(argv[5]);
   for (int i = 7; i < argc; ++i) {
     const std::string word = argv[i];
-    (word == "train" ? setup.only_train : setup.late_lanes) = true;
+    if (word == "train") setup.only_train = true;
+    if (word == "late" || word == "eager") setup.late_lanes = word == "late";
   }
   const CudaDevice device = ValueOrDie(DescribeCudaDevice(0));
   Cluster cluster;
@@ -245,8 +254,8 @@ void TrainOnly(const Setup& setup) {
   std::printf(
       "TOTAL %s%s: %.3f billion parameters trained %d steps, loss %.4f to %.4f, last step %.3f s, "
       "%.0f tokens/s, driver %.1f GiB, host arenas %.1f GiB, %.1f s in all\n",
-      setup.model.name().c_str(), setup.late_lanes ? " late lanes" : "",
-      static_cast<double>(parameters) * 1e-9, setup.steps, first, last, seconds,
+      setup.model.name().c_str(), LaneWord(setup), static_cast<double>(parameters) * 1e-9,
+      setup.steps, first, last, seconds,
       static_cast<double>(setup.plan.global_batch * setup.plan.sequence_length) / seconds,
       static_cast<double>(memory.used_bytes) / kGib,
       arenas[static_cast<std::size_t>(Pool::kPinnedHost)] +
@@ -256,12 +265,13 @@ void TrainOnly(const Setup& setup) {
 
 int Main(int argc, char** argv) {
   const auto is_flag = [](const char* word) {
-    return std::string(word) == "train" || std::string(word) == "late";
+    return std::string(word) == "train" || std::string(word) == "late" ||
+           std::string(word) == "eager";
   };
   if (argc < 6 || (argc > 7 && !std::all_of(argv + 7, argv + argc, is_flag))) {
     std::fprintf(stderr,
                  "training_benchmark MODEL MICRO_BATCH GLOBAL_BATCH SEQUENCE STEPS "
-                 "[PLAN [train] [late]]\n");
+                 "[PLAN [train] [late|eager]]\n");
     return 2;
   }
   const Setup setup = MakeSetup(argc, argv);
@@ -284,9 +294,9 @@ int Main(int argc, char** argv) {
         "TOTAL %s mb %s batch %s seq %s plan '%s'%s, %.0f GPUs: %.4f s, %.0f tokens/s, MFU %.1f "
         "%%, "
         "driver %.1f GiB, arena %.1f GiB, scratch %.2f GiB, loss %.4f\n",
-        argv[1], argv[2], argv[3], argv[4], argc > 6 ? argv[6] : "",
-        setup.late_lanes ? " late lanes" : "", gpus, seconds, tokens / seconds,
-        100 * flops / seconds / kPeakFlopsPerSecond, static_cast<double>(memory.used_bytes) / kGib,
+        argv[1], argv[2], argv[3], argv[4], argc > 6 ? argv[6] : "", LaneWord(setup), gpus, seconds,
+        tokens / seconds, 100 * flops / seconds / kPeakFlopsPerSecond,
+        static_cast<double>(memory.used_bytes) / kGib,
         static_cast<double>(memory.arena_bytes) / kGib,
         static_cast<double>(memory.scratch_bytes) / kGib, run.Loss());
   }
