@@ -67,8 +67,14 @@ operators() {  # Each test of the kernels in a process of its own: most of the t
   wait
 }
 
+# The README's prose. Its pictures have long runs of rare characters, whose rows Adam moves by the
+# rounding of tiny gradients: such a batch's bf16 loss differs by 1e-2 between CPUs, too.
+prose() {
+  [ -s "$out/prose.md" ] || sed -e '/^```/,/^```/d' -e '/^|/d' "$root/README.md" >"$out/prose.md"
+}
+
 train() {
-  "$(find_binary twinstep)" train --model tiny-llama --data "$root/README.md" --steps 300 \
+  "$(find_binary twinstep)" train --model tiny-llama --data "$out/prose.md" --steps 300 \
     --seq 128 --global-batch 8 --micro-batch 4 "$@"
 }
 
@@ -90,6 +96,7 @@ PYTHON
 }
 
 text() {
+  prose
   for precision in fp32 bf16; do
     train --precision $precision --threads 2 --log "$out/cpu_$precision.jsonl" \
       >"$out/cpu_$precision.log" 2>&1 &
@@ -114,7 +121,7 @@ text() {
   ) &
   wait
   for precision in fp32 bf16; do
-    compare "tiny-llama on the README, $precision" "$out/gpu_$precision.jsonl" \
+    compare "tiny-llama on the README's prose, $precision" "$out/gpu_$precision.jsonl" \
       "$out/cpu_$precision.jsonl" 'the CPU backend'
   done
 }
@@ -174,7 +181,7 @@ launched() {  # NAME PLAN LAUNCHER...
   local name=$1 plan=$2 begin=$SECONDS
   shift 2
   local train=("$(find_binary twinstep)" train --backend cuda --model tiny-llama --data
-    "$root/README.md" --steps 40 --seq 128 --global-batch 8 --micro-batch 4 $plan)
+    "$out/prose.md" --steps 40 --seq 128 --global-batch 8 --micro-batch 4 $plan)
   "${train[@]}" --log "$out/one_$name.jsonl" >"$out/one_$name.log" 2>&1
   timeout 100 "$@" "${train[@]}" --save "$out/saved_$name" --log "$out/$name.jsonl" \
     >"$out/$name.log" 2>&1
@@ -188,6 +195,7 @@ launched() {  # NAME PLAN LAUNCHER...
 }
 
 processes() {
+  prose
   run_test two_processes_test
   launched torchrun '--dp 2 --zero 3' torchrun --nproc-per-node 2 --master-addr 127.0.0.1 \
     --master-port 29511 --no-python --
