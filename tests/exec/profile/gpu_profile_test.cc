@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,13 +12,12 @@
 
 #include "exec/cpu/cpu_backend.h"
 #include "exec/profile/build_profile.h"
-#include "exec/profile/layer_plan.h"
-#include "exec/profile/probe_graph.h"
 #include "hw_specs/validate_cluster.h"
 #include "hw_specs/validate_profile.h"
 #include "sim/cost/graph_costs.h"
 #include "sim/engine/engine.h"
 #include "sim/lower/lower.h"
+#include "tests/exec/profile/small_gpus.h"
 #include "tests/exec/runtime/small_models.h"
 #include "tests/exec/runtime/training_run.h"
 
@@ -27,7 +25,6 @@ namespace twinstep {
 namespace {
 
 using testing::IsEmpty;
-using testing::SizeIs;
 
 Result<std::unique_ptr<Backend>> MakeCpuBackend(const ProfileInput& /*input*/) {
   return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(CpuBackendOptions{.threads = 3}));
@@ -51,16 +48,6 @@ ProbeSizes SmallSizes() {
                      .steady_s = 0.02,
                      .window_s = 0.001,
                      .repeats = 2}};
-}
-
-Cluster SmallGpus(std::int64_t gpus = 1) {
-  Cluster cluster;
-  cluster.set_name("small");
-  cluster.set_nodes(1);
-  cluster.mutable_node()->set_gpus(gpus);
-  cluster.mutable_gpu()->set_name("CPU in place of a GPU");
-  cluster.mutable_gpu()->set_memory_bytes(std::int64_t{1} << 30);
-  return cluster;
 }
 
 ProfileInput InputOf(const Model& model, const std::vector<Plan>& plans, std::int64_t gpus = 1) {
@@ -186,107 +173,6 @@ TEST(GpuProfile, WhatPlansOfTwoRanksShareIsMeasuredOnce) {
   EXPECT_EQ(once.at("copies"), 4);
   EXPECT_EQ(once.at("layers beside collectives"), 1);
   EXPECT_EQ(RunsOf(InputOf(model, {SmallPlan(1, 1, 1, 2), SmallPlan(1, 1, 1, 2)}, 2)), once);
-}
-
-TEST(LayerPlan, FewerLayersWhereTheyDoNotFit) {
-  Model model = SmallModel("llama", FP32);
-  model.set_layers(8);
-  Cluster cluster = SmallGpus();
-  const ResolvedPlan plan = ResolvePlan(model, cluster, SmallPlan(1, 1, 1, 1), 1).value();
-  const Result<LoweredPlan> all = LowerFewLayers(model, cluster, plan);
-  ASSERT_TRUE(all.ok());
-  EXPECT_EQ(all.value().model.layers(), kFewestLayers);
-  const std::int64_t bytes = all.value().arena.arena_bytes[0][0];
-  cluster.mutable_gpu()->set_memory_bytes(bytes);
-  EXPECT_EQ(LowerFewLayers(model, cluster, plan).value().model.layers(), kFewestLayers - 1);
-  cluster.mutable_gpu()->set_memory_bytes(bytes / 100);
-  const Result<LoweredPlan> none = LowerFewLayers(model, cluster, plan);
-  ASSERT_FALSE(none.ok());
-  EXPECT_EQ(none.error().rule, "gpu-memory");
-  EXPECT_GT(none.error().excess_bytes, 0);
-}
-
-// As long as the products allow, an iteration has the model's layers and the plan's micro-batches.
-TEST(LayerPlan, LayersRunAsOftenAsTheModelHasThem) {
-  Model model = SmallModel("llama", FP32);
-  model.set_layers(12);
-  const Cluster cluster = SmallGpus();
-  Plan plan = SmallPlan(1, 1, 1, 1);
-  const auto lower = [&](double most_flops) {
-    const ResolvedPlan resolved = ResolvePlan(model, cluster, plan, 1).value();
-    return LowerFewLayers(model, cluster, resolved, {.most_flops = most_flops}).value();
-  };
-  const auto adams = [](const LoweredPlan& lowered) {
-    return std::ranges::count_if(lowered.graph.tasks, [&](const Task& task) {
-      return lowered.graph.shapes[task.shape].op == OpCode::kAdam;
-    });
-  };
-  plan.set_micro_batch(1);
-  plan.set_global_batch(8);
-  const LoweredPlan once = lower(0);
-  const double flops = FlopsOfRank(once.graph);
-  ASSERT_EQ(once.model.layers(), kFewestLayers);
-  EXPECT_EQ(once.plan.m, 2);
-  EXPECT_EQ(FlopsOfRank(lower(1.5 * flops).graph), flops);
-  EXPECT_EQ(lower(1.5 * flops).plan.m, 2);
-  const LoweredPlan whole = lower(1e3 * flops);
-  EXPECT_EQ(whole.plan.m, 4);
-  // Twice the micro-batches, and three times the layers.
-  EXPECT_GT(FlopsOfRank(whole.graph), 5 * flops);
-  EXPECT_LT(FlopsOfRank(whole.graph), 6 * flops);
-  EXPECT_EQ(adams(whole), 3 * kFewestLayers + 2);
-  // Steps of the optimizer as often a micro-batch as in the plan.
-  plan.set_global_batch(1);
-  EXPECT_EQ(adams(lower(1e3 * flops)), 2 * (3 * kFewestLayers + 2));
-}
-
-// What joins ranks is measured by itself: no two at once, whatever lanes they have.
-TEST(ProbeGraph, MeetingsComeOneAfterTheOther) {
-  ProbeGraph probes(2);
-  for (const OpCode op : {OpCode::kAllGather, OpCode::kSend, OpCode::kAllReduce}) {
-    OpShape shape{.op = op, .dtype = Dtype::kBf16};
-    shape.dims[0] = kKilobyte;
-    probes.AddGroupOperation(shape, 2);
-  }
-  const TaskGraph graph = std::move(probes).Finish();
-  ASSERT_EQ(graph.TaskCount(), 12u);
-  for (RankId rank = 0; rank < 2; ++rank) {
-    const TaskId begin = graph.rank_begin[rank];
-    for (TaskId id = begin; id + 1 < graph.rank_begin[rank + 1]; ++id) {
-      const bool is_other_lane = graph.tasks[id].lane != graph.tasks[id + 1].lane;
-      EXPECT_EQ(is_other_lane, id - begin == 1 || id - begin == 3);
-      const auto next = graph.Successors(id);
-      ASSERT_EQ(next.size(), is_other_lane ? 1u : 0u);
-      if (is_other_lane) {
-        EXPECT_EQ(next[0], id + 1);
-      }
-    }
-  }
-}
-
-// A shard that lies at its place in the whole does so in the probe, too.
-TEST(ProbeGraph, OperandsOfOneBufferStayOne) {
-  const Model model = SmallModel("llama", FP32);
-  const Cluster cluster = SmallGpus(2);
-  const ResolvedPlan plan = ResolvePlan(model, cluster, SmallPlan(1, 1, 1, 2), 2).value();
-  const TaskGraph graph = Lower(model, cluster, plan, {.fold = false}).value();
-  for (TaskId id = 0; id < graph.rank_begin[1]; ++id) {
-    if (graph.shapes[graph.tasks[id].shape].op != OpCode::kAllGather) continue;
-    ASSERT_EQ(graph.Reads(id)[0].buffer, graph.Writes(id)[0].buffer);
-    std::vector<TaskId> members = {id};
-    for (TaskId other = graph.rank_begin[1]; other < graph.TaskCount(); ++other) {
-      if (graph.tasks[other].rendezvous == graph.tasks[id].rendezvous) members.push_back(other);
-    }
-    ProbeGraph probes(2);
-    probes.AddRendezvous(graph, members, 3);
-    const TaskGraph probe = std::move(probes).Finish();
-    ASSERT_THAT(probe.tasks, SizeIs(6));
-    ASSERT_THAT(probe.rendezvous, SizeIs(3));
-    EXPECT_EQ(probe.Reads(0)[0].buffer, probe.Writes(0)[0].buffer);
-    EXPECT_EQ(probe.slices[probe.Reads(0)[0].slice], graph.slices[graph.Reads(id)[0].slice]);
-    return;
-  }
-  FAIL() << "no all-gather";
 }
 
 }  // namespace
