@@ -58,6 +58,10 @@ void CheckOperators(const Profile& profile, FieldErrors* errors) {
     entry.Require(IsTimeOrNone(sample.beside_h2d_s()), "beside_h2d_s", kNoTime);
     entry.Require(IsTimeOrNone(sample.beside_collective_s()), "beside_collective_s", kNoTime);
     entry.Require(IsTimeOrNone(sample.rested_s()), "rested_s", kNoTime);
+    entry.Require(OperatorSample::Fusion_IsValid(sample.fusion()), "fusion", "has no such value");
+    entry.Require(
+        sample.fusion() == OperatorSample::ALONE || profile.fused_pairs() != Profile::UNTOLD,
+        "fusion", "is of a profile without fused_pairs");
   }
 }
 
@@ -111,6 +115,9 @@ Status ValidateProfile(const Profile& profile, const TextSource& source) {
   CheckOperators(profile, &errors);
   CheckOperatorMemory(profile, &errors);
   CheckMovements(profile, &errors);
+  if (!Profile::FusedPairs_IsValid(profile.fused_pairs())) {
+    errors.Add("fused_pairs", "has no such value");
+  }
   errors.CheckZeroOrRange("dispatch_s", 1e-12, 1);
   errors.CheckZeroOrRange("lane_handoff_s", 1e-12, 1);
   errors.CheckZeroOrRange("meeting_s", 1e-12, 1);

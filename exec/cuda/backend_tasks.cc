@@ -51,7 +51,7 @@ KernelCall CudaBackend::CallOf(TaskId id) {
 // The call of a task, which writes the sum with the residual where a pair's product does.
 KernelCall CudaBackend::GemmCallOf(TaskId id, const std::byte** residual) {
   KernelCall call = CallOf(id);
-  if (pairs_.fusion[id] == Fusion::kGemmAdd) {
+  if (pairs_.Of(id) == Fusion::kGemmAdd) {
     const KernelCall sum = CallOf(pairs_.partner[id]);
     call.writes = sum.writes;
     *residual = sum.reads[1];
@@ -66,8 +66,8 @@ void CudaBackend::RunOnHost(TaskId id) {
 Status CudaBackend::LaunchOperator(TaskId id) {
   const std::byte* residual = nullptr;
   const KernelCall call = GemmCallOf(id, &residual);
-  switch (pairs_.fusion[id]) {
-    case Fusion::kNone:
+  switch (pairs_.Of(id)) {
+    case Fusion::kAlone:
     case Fusion::kGemmAdd:
       return GpuOf(id).operators->Launch(call, residual);
     case Fusion::kWithNext:
@@ -78,12 +78,12 @@ Status CudaBackend::LaunchOperator(TaskId id) {
   }
   const KernelCall first = CallOf(pairs_.partner[id]);
   const std::int64_t n = call.shape.dims[0], f = call.shape.dims[1];
-  if (pairs_.fusion[id] == Fusion::kSwiGluBackward) {
+  if (pairs_.Of(id) == Fusion::kSwiGluBackward) {
     return CudaCall(LaunchSwiGluBackward(call.shape.dtype, n, f, first.reads[0], first.reads[2],
                                          call.writes[0], call.stream),
                     "SwiGLU backward");
   }
-  std::byte* const silu = pairs_.fusion[id] == Fusion::kSwiGluWithSilu ? first.writes[0] : nullptr;
+  std::byte* const silu = pairs_.Of(id) == Fusion::kSwiGluWithSilu ? first.writes[0] : nullptr;
   return CudaCall(LaunchSwiGluForward(call.shape.dtype, n, f, first.reads[0], silu, call.writes[0],
                                       call.stream),
                   "SwiGLU");

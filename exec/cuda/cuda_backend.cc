@@ -78,7 +78,7 @@ Status CudaBackend::Prepare(std::shared_ptr<const Program> program) {
     if (const Status done = (this->*step)(); !done.ok()) return done;
   }
   BindOperands();
-  pairs_ = FindFusedPairs(*program_, /*same_bits=*/options_.deterministic);
+  pairs_ = FindFusedPairs(*program_->graph, PairRuleOf(options_), program_->arena);
   // Tuning writes to the operands' memory.
   if (const Status tuned = TuneOperators(); !tuned.ok()) return tuned;
   return ZeroArenas();

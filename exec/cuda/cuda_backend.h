@@ -31,7 +31,6 @@
 #include <vector>
 
 #include "exec/cuda/cuda_options.h"
-#include "exec/cuda/fused_pairs.h"
 #include "exec/cuda/group_operations.h"
 #include "exec/cuda/host_worker.h"
 #include "exec/cuda/kernels/device_step.h"

@@ -9,6 +9,7 @@
 
 #include "exec/runtime/backend.h"
 #include "exec/runtime/processes.h"
+#include "sim/graph/fused_pairs.h"
 #include "sim/result.h"
 
 namespace twinstep {
@@ -46,6 +47,12 @@ struct CudaOptions {
   // same; those that share it live one after the other. Null: this backend's own.
   std::shared_ptr<cuda::OperatorCache> operators = {};
 };
+
+// Which operations one kernel computes. Deterministic, a plan must not change numbers, and what
+// follows a product depends on the plan.
+inline PairRule PairRuleOf(const CudaOptions& options) {
+  return options.deterministic ? PairRule::kSameBits : PairRule::kAll;
+}
 
 // A backend on the GPUs of this machine: a rank a GPU, as far as they suffice. An Error (kNo) says
 // what is missing: built without CUDA, no driver, no GPU; Prepare's, a library or GPUs' access to

@@ -9,6 +9,8 @@
 
 #include "exec/profile/operation_fields.h"
 #include "exec/profile/statistics.h"
+#include "sim/cost/profile_pairs.h"
+#include "sim/lower_case.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -33,6 +35,7 @@ void AddOperator(const Primitive& primitive, const Summary& alone, const Primiti
   SetOperation(shape, sample);
   if (shape.count > 1) sample->set_count(shape.count);
   sample->set_on_host(primitive.on_host);
+  sample->set_fusion(InProfile(primitive.fusion));
   sample->set_median_s(Median(alone));
   sample->set_relative_spread(RoundMeasured(alone.relative_spread));
   sample->set_samples(static_cast<std::int64_t>(alone.kept));
@@ -79,6 +82,9 @@ std::string KeyOf(const OperatorSample& sample) {
   for (const std::int64_t dim : sample.dims()) key += StrCat(" ", dim);
   if (sample.flags() != 0) key += StrCat(" flags ", sample.flags());
   if (sample.count() > 1) key += StrCat(" of ", sample.count(), " shards");
+  if (sample.fusion() != OperatorSample::ALONE) {
+    key += " " + LowerCase(OperatorSample::Fusion_Name(sample.fusion()));
+  }
   return key + (sample.on_host() ? " on host" : "");
 }
 
@@ -156,7 +162,9 @@ Status CheckSameProvenance(const Profile& earlier, const Profile& now) {
   for (const Status& same :
        {CheckSame("machine", earlier.machine(), now.machine()),
         CheckSame("versions", Joined(earlier.versions()), Joined(now.versions())),
-        CheckSame("options", Joined(earlier.options()), Joined(now.options()))}) {
+        CheckSame("options", Joined(earlier.options()), Joined(now.options())),
+        CheckSame("fused_pairs", Profile::FusedPairs_Name(earlier.fused_pairs()),
+                  Profile::FusedPairs_Name(now.fused_pairs()))}) {
     if (!same.ok()) return same;
   }
   return Unit{};
@@ -183,7 +191,8 @@ Status MergeProfile(const Profile& more, Profile* profile) {
 Coverage CoverageOf(const Profile& profile, const TaskGraph& graph) {
   const std::set<std::string> keys = KeysOf(profile);
   Coverage coverage;
-  for (const Primitive& primitive : PrimitivesOf(graph)) {
+  const FusedPairs pairs = FindFusedPairs(graph, PairRuleOf(profile));
+  for (const Primitive& primitive : PrimitivesOf(graph, pairs)) {
     Profile wanted;
     AddEntry(primitive, {}, &wanted);
     const std::string key = *KeysOf(wanted).begin();

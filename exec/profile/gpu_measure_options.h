@@ -14,6 +14,7 @@
 #include "exec/profile/phase_times.h"
 #include "exec/runtime/backend.h"
 #include "hw_specs/cluster.pb.h"
+#include "sim/graph/fused_pairs.h"
 #include "sim/plan/resolved_plan.h"
 #include "sim/result.h"
 
@@ -47,6 +48,7 @@ struct ProbeSizes {
 struct GpuMeasureOptions {
   // One that records times.
   std::function<Result<std::unique_ptr<Backend>>()> make_backend;
+  PairRule pairs = PairRule::kNoPairs;  // That it fuses: what runs so and alone is told apart.
   // To spend on all plans, besides allocation, the choice of algorithms and warming up.
   double seconds = 10;
   // Of steady load before anything is measured; before other runs less.

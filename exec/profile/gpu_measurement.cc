@@ -32,11 +32,12 @@ Status GpuMeasurement::LowerAll() {
   for (const GpuPlan& plan : plans_) {
     Result<TaskGraph> whole = Lower(model_, *plan.cluster, *plan.plan, {.fold = false});
     if (!whole.ok()) return whole.error();
+    whole_pairs_.push_back(FindFusedPairs(whole.value(), options_.pairs));
     wholes_.push_back(std::move(whole).value());
     Result<LoweredPlan> once = LowerLayers(model_, plan, {});
     if (!once.ok()) return once.error();
     bool is_new = false;
-    for (const Primitive& primitive : PrimitivesOf(once.value().graph)) {
+    for (const Primitive& primitive : PrimitivesOf(once.value().graph, PairsOf(once.value()))) {
       if (primitive.group_size == 0 && known.insert(primitive).second) is_new = true;
     }
     if (is_new) layers_.push_back({.of = &plan, .once = std::move(once).value(), .plan = {}});
@@ -66,9 +67,10 @@ void GpuMeasurement::AddSlowdowns(const std::map<Primitive, double>& slowdowns) 
 
 bool GpuMeasurement::Lack(const Layers& layers, TimesMember member) const {
   const TaskGraph& graph = layers.plan.graph;
+  const FusedPairs pairs = PairsOf(layers.plan);
   double all_s = 0, lacking_s = 0;
   for (TaskId id = 0; id < graph.rank_begin[1]; ++id) {
-    const auto primitive = PrimitiveOf(graph, id);
+    const auto primitive = PrimitiveOf(graph, id, pairs);
     if (!primitive || primitive->group_size > 0) continue;
     const PrimitiveTimes& times = samples_.primitives.times.at(*primitive);
     const double seconds = Summarize(times.alone_s).median;
@@ -93,6 +95,7 @@ std::int64_t GpuMeasurement::MostProbeBytes() const {
 RepeatedRunOptions GpuMeasurement::RunOptions() const {
   return {.make_backend = options_.make_backend,
           .pause_s = options_.sizes.pause_s,
+          .pairs = options_.pairs,
           .phase_times = options_.phase_times};
 }
 
@@ -100,11 +103,15 @@ ProbeRuns GpuMeasurement::Runs() const {
   return {model_, *plans_.front().plan, options_.data, RunOptions(), WarmUpSeconds()};
 }
 
-Status GpuMeasurement::MeasureAlone(const ProbeRuns& runs, ProbeGraph probes, double share) {
+Status GpuMeasurement::MeasureAlone(const ProbeRuns& runs, ProbeGraph probes, double share,
+                                    const std::set<Primitive>* wanted) {
   Means means;
   const Status done = runs.MeasureAlone(std::move(probes), Share(share, 1), &means);
   if (!done.ok()) return done;
-  for (const auto& [primitive, times] : means) AppendTo(&TimesOf(primitive).alone_s, times);
+  for (const auto& [primitive, times] : means) {
+    if (wanted != nullptr && (!wanted->contains(primitive) || IsMeasured(primitive))) continue;
+    AppendTo(&TimesOf(primitive).alone_s, times);
+  }
   return Unit{};
 }
 

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,7 @@
 #include "exec/profile/probe_runs.h"
 #include "exec/profile/repeated_run.h"
 #include "model_zoo/model.pb.h"
+#include "sim/graph/fused_pairs.h"
 #include "sim/graph/task_graph.h"
 #include "sim/result.h"
 
@@ -59,7 +61,7 @@ class GpuMeasurement {
     std::uint32_t ranks() const { return static_cast<std::uint32_t>(once.graph.ranks.size()); }
   };
 
-  // Before all phases: fills wholes() and layers(), these without `plan`.
+  // Before all phases: fills wholes(), whole_pairs() and layers(), these without `plan`.
   Status LowerAll();
   // With GpuMeasureOptions::data.
   Result<LoweredPlan> LowerLayers(const Model& model, const GpuPlan& plan,
@@ -70,6 +72,8 @@ class GpuMeasurement {
   const GpuMeasureOptions& options() const { return options_; }
   const ProbeSizes& sizes() const { return options_.sizes; }
   const std::vector<TaskGraph>& wholes() const { return wholes_; }  // By plan, unfolded.
+  // By plan: what the backend fuses of its graph.
+  const std::vector<FusedPairs>& whole_pairs() const { return whole_pairs_; }
   std::vector<Layers>& layers() { return layers_; }
   const std::vector<Layers>& layers() const { return layers_; }
   GpuSamples& samples() { return samples_; }
@@ -99,18 +103,25 @@ class GpuMeasurement {
   std::int64_t MostProbeBytes() const;
   RepeatedRunOptions RunOptions() const;
   ProbeRuns Runs() const;  // Where the first plan's tasks stand.
-  // Appends to what primitives take alone.
+  // Appends to what primitives take alone; with `wanted` of these only, as far as they have no
+  // times yet.
   Status MeasureAlone(ProbeGraph probes, double share) {
     return MeasureAlone(Runs(), std::move(probes), share);
   }
-  Status MeasureAlone(const ProbeRuns& runs, ProbeGraph probes, double share);
+  Status MeasureAlone(const ProbeRuns& runs, ProbeGraph probes, double share,
+                      const std::set<Primitive>* wanted = nullptr);
 
  private:
+  FusedPairs PairsOf(const LoweredPlan& lowered) const {
+    return FindFusedPairs(lowered.graph, options_.pairs, &lowered.arena);
+  }
+
   const Model& model_;
   const std::vector<GpuPlan>& plans_;
   const GpuMeasureOptions& options_;
   GpuSamples samples_;
   std::vector<TaskGraph> wholes_;
+  std::vector<FusedPairs> whole_pairs_;
   std::vector<Layers> layers_;
   double layers_flops_per_s_ = 0;
 };

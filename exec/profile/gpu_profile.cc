@@ -11,6 +11,7 @@
 #include "exec/profile/memory_profile.h"
 #include "exec/profile/statistics.h"
 #include "sim/cost/link_map.h"
+#include "sim/cost/profile_pairs.h"
 #include "sim/graph/op.h"
 
 namespace twinstep {
@@ -25,6 +26,7 @@ double Ratio(double seconds, double over_s) {
 void SetSlowdownsOfCompute(const Profile& profile, Interference* interference) {
   double both = 1, h2d = 1, d2h = 1, collective = 1;
   for (const OperatorSample& sample : profile.operators()) {
+    if (IsLaunchedWithPartner(FusionOf(sample))) continue;  // No kernel, no slowdown.
     const double alone_s = sample.median_s();
     collective = std::max(collective, sample.beside_collective_s() / alone_s);
     if (sample.beside_copies_s() <= both * alone_s) continue;
@@ -126,11 +128,13 @@ MakeBackend MakeTimedCudaBackends() {
 
 Result<Profile> MeasureGpuProfile(const ProfileInput& input, const MakeBackend& make_backend,
                                   const ProbeSizes& sizes, Progress* progress, PhaseTimes* times) {
+  const PairRule pairs = PairRuleOf(CudaOptions{.deterministic = input.deterministic});
   std::vector<GpuPlan> plans;
   for (const PlanToMeasure& plan : input.plans) plans.push_back({&plan.cluster, &plan.plan});
   const Result<GpuSamples> measured =
       MeasureGpuPlans(input.model, plans,
                       {.make_backend = [&] { return make_backend(input); },
+                       .pairs = pairs,
                        .seconds = input.seconds,
                        .warm_up_s = sizes.warm_up_s,
                        .sizes = sizes,
@@ -142,6 +146,7 @@ Result<Profile> MeasureGpuProfile(const ProfileInput& input, const MakeBackend& 
   progress->Step("host memory");
   times->Begin("host memory");
   Profile profile = BuildEntries(samples.primitives);
+  profile.set_fused_pairs(InProfile(pairs));
   DescribeMemory(samples.layers, samples.scratch_bytes, &profile);
   profile.set_dispatch_s(RoundMeasured(samples.dispatch_s));
   profile.set_host_adam_params_per_s(RoundMeasured(samples.host_adam_params_per_s[0]));

@@ -15,7 +15,7 @@ int Order(const Primitive& x) {
 auto SortKey(const Primitive& x) {
   return std::make_tuple(Order(x), std::string(Name(x.shape.op)), x.on_host,
                          std::string(Name(x.shape.dtype)), x.shape.flags, x.shape.count,
-                         x.group_size, x.shape.dims);
+                         x.group_size, x.shape.dims, x.fusion);
 }
 
 }  // namespace
@@ -24,11 +24,12 @@ bool Sums(OpCode op) { return op == OpCode::kAllReduce || op == OpCode::kReduceS
 
 bool operator<(const Primitive& a, const Primitive& b) { return SortKey(a) < SortKey(b); }
 
-std::optional<Primitive> PrimitiveOf(const TaskGraph& graph, TaskId id) {
+std::optional<Primitive> PrimitiveOf(const TaskGraph& graph, TaskId id, const FusedPairs& pairs) {
   const Task& task = graph.tasks[id];
   if (task.kind == TaskKind::kRecv) return std::nullopt;
   Primitive primitive{.shape = WorkShape(graph.shapes[task.shape]),
-                      .on_host = task.kind == TaskKind::kHost};
+                      .on_host = task.kind == TaskKind::kHost,
+                      .fusion = pairs.Of(id)};
   if (task.rendezvous != kNone) {
     const Group& group = graph.groups[graph.rendezvous[task.rendezvous].group];
     primitive.group_size = static_cast<std::uint32_t>(group.members.size());
@@ -40,10 +41,10 @@ std::optional<Primitive> PrimitiveOf(const TaskGraph& graph, TaskId id) {
   return primitive;
 }
 
-std::vector<Primitive> PrimitivesOf(const TaskGraph& graph) {
+std::vector<Primitive> PrimitivesOf(const TaskGraph& graph, const FusedPairs& pairs) {
   std::set<Primitive> all;
   for (TaskId id = 0; id < graph.TaskCount(); ++id) {
-    if (const auto primitive = PrimitiveOf(graph, id)) all.insert(*primitive);
+    if (const auto primitive = PrimitiveOf(graph, id, pairs)) all.insert(*primitive);
   }
   return {all.begin(), all.end()};
 }

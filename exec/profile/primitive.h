@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "sim/graph/fused_pairs.h"
 #include "sim/graph/task_graph.h"
 
 namespace twinstep {
@@ -19,6 +20,7 @@ struct Primitive {
   OpShape shape;                 // A work shape (sim/graph/op.h).
   bool on_host = false;          // A HOST task.
   std::uint32_t group_size = 0;  // Members of a collective, 2 of a message; 0 = no rendezvous.
+  Fusion fusion = Fusion::kAlone;
   bool operator==(const Primitive&) const = default;
 };
 
@@ -30,10 +32,12 @@ bool operator<(const Primitive& a, const Primitive& b);
 // moves bytes has dtype kUint8 in a primitive.
 bool Sums(OpCode op);
 
-// Nothing for a RECV: the SEND stands for the message.
-std::optional<Primitive> PrimitiveOf(const TaskGraph& graph, TaskId id);
+// Nothing for a RECV: the SEND stands for the message. `pairs` are the graph's that the backend
+// fuses; by default none.
+std::optional<Primitive> PrimitiveOf(const TaskGraph& graph, TaskId id,
+                                     const FusedPairs& pairs = {});
 
 // Each once, in their order.
-std::vector<Primitive> PrimitivesOf(const TaskGraph& graph);
+std::vector<Primitive> PrimitivesOf(const TaskGraph& graph, const FusedPairs& pairs = {});
 
 }  // namespace twinstep

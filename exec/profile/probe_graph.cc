@@ -1,11 +1,16 @@
 #include "exec/profile/probe_graph.h"
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <utility>
 
 namespace twinstep {
 namespace {
+
+// So few that their copying takes no time beside other operators.
+constexpr std::int64_t kFewBytes = 4096;
 
 Task CopyTask(bool h2d) {
   Task task;
@@ -62,35 +67,37 @@ Operand ProbeGraph::AddBuffer(std::uint32_t rank, std::int64_t bytes, Pool pool,
   return {.buffer = static_cast<BufferId>(graph_.buffers.size() - 1)};
 }
 
-void ProbeGraph::AddRepeated(std::uint32_t rank, const Repeated& repeated, int times) {
-  graph_.shapes.push_back(repeated.shape);
-  Task task = repeated.task;
-  task.rank = rank;
-  task.shape = static_cast<ShapeId>(graph_.shapes.size() - 1);
-  task.read_count = static_cast<std::uint16_t>(repeated.reads.size());
-  task.write_count = static_cast<std::uint16_t>(repeated.writes.size());
+void ProbeGraph::AddRepeated(std::uint32_t rank, std::span<const Repeated> repeated, int times) {
+  const std::size_t first_shape = graph_.shapes.size();
+  for (const Repeated& one : repeated) graph_.shapes.push_back(one.shape);
   for (int i = 0; i < times; ++i) {
-    task.operand_begin = static_cast<std::uint32_t>(graph_.operands.size());
-    for (const auto* operands : {&repeated.reads, &repeated.writes}) {
-      graph_.operands.insert(graph_.operands.end(), operands->begin(), operands->end());
+    for (std::size_t k = 0; k < repeated.size(); ++k) {
+      Task task = repeated[k].task;
+      task.rank = rank;
+      task.shape = static_cast<ShapeId>(first_shape + k);
+      task.read_count = static_cast<std::uint16_t>(repeated[k].reads.size());
+      task.write_count = static_cast<std::uint16_t>(repeated[k].writes.size());
+      task.operand_begin = static_cast<std::uint32_t>(graph_.operands.size());
+      for (const auto* operands : {&repeated[k].reads, &repeated[k].writes}) {
+        graph_.operands.insert(graph_.operands.end(), operands->begin(), operands->end());
+      }
+      tasks_[rank].push_back(task);
     }
-    tasks_[rank].push_back(task);
   }
 }
 
-ProbeGraph::Repeated ProbeGraph::CopyOf(const TaskGraph& from, TaskId id, std::uint32_t rank,
-                                        bool on_host) {
-  Repeated copy{.task = from.tasks[id],
-                .shape = from.shapes[from.tasks[id].shape],
-                .reads = {},
-                .writes = {}};
-  copy.task.rendezvous = kNone;
+std::vector<ProbeGraph::Repeated> ProbeGraph::CopiesOf(const TaskGraph& from,
+                                                       std::span<const TaskId> ids,
+                                                       std::uint32_t rank, bool on_host) {
   // What is updated in place stands on both sides; a shard may lie at its place in the whole.
   std::map<BufferId, std::set<SliceId>> slices;
-  for (const auto& operands : {from.Reads(id), from.Writes(id)}) {
-    for (const Operand& x : operands) slices[x.buffer].insert(x.slice);
+  for (const TaskId id : ids) {
+    for (const auto& operands : {from.Reads(id), from.Writes(id)}) {
+      for (const Operand& x : operands) slices[x.buffer].insert(x.slice);
+    }
   }
   std::map<BufferId, BufferId> own;
+  std::map<SliceId, SliceId> own_slices;
   const auto map_operands = [&](std::span<const Operand> operands) {
     std::vector<Operand> mapped;
     for (const Operand& x : operands) {
@@ -109,25 +116,52 @@ ProbeGraph::Repeated ProbeGraph::CopyOf(const TaskGraph& from, TaskId id, std::u
       }
       Operand operand{.buffer = at->second};
       if (is_whole && x.slice != 0) {
-        operand.slice = static_cast<SliceId>(graph_.slices.size());
-        graph_.slices.push_back(from.slices[x.slice]);
+        const auto [slice, is_new_slice] =
+            own_slices.try_emplace(x.slice, static_cast<SliceId>(graph_.slices.size()));
+        if (is_new_slice) graph_.slices.push_back(from.slices[x.slice]);
+        operand.slice = slice->second;
       }
       mapped.push_back(operand);
     }
     return mapped;
   };
-  copy.reads = map_operands(from.Reads(id));
-  copy.writes = map_operands(from.Writes(id));
-  return copy;
+  std::vector<Repeated> copies;
+  for (const TaskId id : ids) {
+    Repeated copy{.task = from.tasks[id],
+                  .shape = from.shapes[from.tasks[id].shape],
+                  .reads = map_operands(from.Reads(id)),
+                  .writes = map_operands(from.Writes(id))};
+    copy.task.rendezvous = kNone;
+    copies.push_back(std::move(copy));
+  }
+  return copies;
 }
 
 void ProbeGraph::AddTask(const TaskGraph& from, TaskId id, const TaskOptions& options) {
-  Repeated repeated = CopyOf(from, id, options.rank, options.on_host);
+  std::vector<Repeated> repeated = CopiesOf(from, std::span(&id, 1), options.rank, options.on_host);
   if (options.on_host) {
-    repeated.task.kind = TaskKind::kHost;
-    repeated.task.lane = Lane::kHost;
+    repeated.front().task.kind = TaskKind::kHost;
+    repeated.front().task.lane = Lane::kHost;
   }
   AddRepeated(options.rank, repeated, options.times);
+}
+
+void ProbeGraph::AddPair(const TaskGraph& from, TaskId first, TaskId second, int times,
+                         bool first_is_read) {
+  std::vector<Repeated> repeated =
+      CopiesOf(from, std::array{first, second}, /*rank=*/0, /*on_host=*/false);
+  if (first_is_read) {
+    const Operand read = repeated.front().writes.front();
+    Repeated reader{.task = {},
+                    .shape = {.op = OpCode::kCopyOnDevice, .dtype = Dtype::kUint8},
+                    .reads = {read},
+                    .writes = {}};
+    reader.shape.dims[0] = std::min(graph_.OperandBytes(read), kFewBytes);
+    reader.writes.push_back(
+        AddBuffer(0, reader.shape.dims[0], Pool::kGpu, Dtype::kUint8, Role::kTransient));
+    repeated.push_back(std::move(reader));
+  }
+  AddRepeated(0, repeated, times);
 }
 
 void ProbeGraph::AddOperator(const OpShape& shape, std::span<const std::int64_t> read_bytes,
@@ -139,7 +173,7 @@ void ProbeGraph::AddOperator(const OpShape& shape, std::span<const std::int64_t>
   for (const std::int64_t bytes : write_bytes) {
     repeated.writes.push_back(AddBuffer(0, bytes, Pool::kGpu, shape.dtype, Role::kActivation));
   }
-  AddRepeated(0, repeated, times);
+  AddRepeated(0, std::span(&repeated, 1), times);
 }
 
 void ProbeGraph::AddCopies(bool h2d, std::int64_t bytes, int times) {
@@ -148,12 +182,11 @@ void ProbeGraph::AddCopies(bool h2d, std::int64_t bytes, int times) {
       return AddBuffer(rank, bytes, pool, Dtype::kBf16, Role::kOffloadSlot);
     };
     const Operand device = add(Pool::kGpu), host = add(Pool::kPinnedHost);
-    AddRepeated(rank,
-                {.task = CopyTask(h2d),
-                 .shape = CopyShape(h2d, bytes),
-                 .reads = {h2d ? host : device},
-                 .writes = {h2d ? device : host}},
-                times);
+    const Repeated copy{.task = CopyTask(h2d),
+                        .shape = CopyShape(h2d, bytes),
+                        .reads = {h2d ? host : device},
+                        .writes = {h2d ? device : host}};
+    AddRepeated(rank, std::span(&copy, 1), times);
   }
 }
 
@@ -176,7 +209,7 @@ void ProbeGraph::AddMeetings(std::vector<std::vector<Repeated>> operations, int 
                             .to = static_cast<std::uint32_t>(tasks_[rank].size())});
         }
         last_meeting_[rank] = static_cast<std::uint32_t>(tasks_[rank].size());
-        AddRepeated(rank, members[rank], 1);
+        AddRepeated(rank, std::span(&members[rank], 1), 1);
       }
     }
   }
@@ -185,7 +218,7 @@ void ProbeGraph::AddMeetings(std::vector<std::vector<Repeated>> operations, int 
 void ProbeGraph::AddRendezvous(const TaskGraph& from, std::span<const TaskId> members, int times) {
   std::vector<Repeated> copies;
   for (std::uint32_t rank = 0; rank < members.size(); ++rank) {
-    copies.push_back(CopyOf(from, members[rank], rank, /*on_host=*/false));
+    copies.push_back(CopiesOf(from, members.subspan(rank, 1), rank, /*on_host=*/false).front());
     copies.back().task.lane = GroupLane(copies.back().task.kind);
   }
   AddMeetings({std::move(copies)}, times);

@@ -31,6 +31,10 @@ class ProbeGraph {
   // The work of a task of another graph, on buffers of its own of the same sizes. Not for tasks
   // that join ranks.
   void AddTask(const TaskGraph& from, TaskId id, const TaskOptions& options);
+  // Two tasks that follow each other on a lane (sim/graph/fused_pairs.h) one after the other, on
+  // rank 0 and with buffers that both use. `first_is_read`: behind them a small copy reads what the
+  // first has written.
+  void AddPair(const TaskGraph& from, TaskId first, TaskId second, int times, bool first_is_read);
   // An operator of the compute lane of rank 0, on GPU buffers of so many bytes.
   void AddOperator(const OpShape& shape, std::span<const std::int64_t> read_bytes,
                    std::span<const std::int64_t> write_bytes, int times);
@@ -58,12 +62,13 @@ class ProbeGraph {
   };
 
   Operand AddBuffer(std::uint32_t rank, std::int64_t bytes, Pool pool, Dtype dtype, Role role);
-  void AddRepeated(std::uint32_t rank, const Repeated& repeated, int times);
+  void AddRepeated(std::uint32_t rank, std::span<const Repeated> repeated, int times);
   // Of one group, by rank: one rendezvous of each operation after the other.
   void AddMeetings(std::vector<std::vector<Repeated>> operations, int times);
   std::vector<Repeated> MembersOf(const OpShape& shape);
-  // A task of another graph with own buffers.
-  Repeated CopyOf(const TaskGraph& from, TaskId id, std::uint32_t rank, bool on_host);
+  // Tasks of another graph with own buffers.
+  std::vector<Repeated> CopiesOf(const TaskGraph& from, std::span<const TaskId> ids,
+                                 std::uint32_t rank, bool on_host);
 
   TaskGraph graph_;
   std::vector<std::vector<Task>> tasks_;  // By rank.

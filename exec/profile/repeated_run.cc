@@ -43,9 +43,10 @@ Status RepeatedRun::Start(bool fill_buffers) {
   if (!run.ok()) return run.error();
   run_ = std::move(run).value();
   if (fill_buffers) FillBuffers(lowered_.graph, device);
-  primitives_ = PrimitivesOf(graph());
+  const FusedPairs pairs = FindFusedPairs(graph(), options_.pairs, &lowered_.arena);
+  primitives_ = PrimitivesOf(graph(), pairs);
   for (TaskId id = 0; id < graph().TaskCount(); ++id) {
-    const auto primitive = PrimitiveOf(graph(), id);
+    const auto primitive = PrimitiveOf(graph(), id, pairs);
     if (!primitive) {
       primitive_.push_back(kNone);
       continue;

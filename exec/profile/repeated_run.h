@@ -18,6 +18,7 @@
 #include "exec/profile/plan_run.h"
 #include "exec/profile/primitive.h"
 #include "exec/runtime/backend.h"
+#include "sim/graph/fused_pairs.h"
 #include "sim/graph/task_graph.h"
 #include "sim/result.h"
 
@@ -36,7 +37,8 @@ struct RepeatedRunOptions {
   std::function<Result<std::unique_ptr<Backend>>()> make_backend;
   // Between two iterations that are looked at others run, so that the device has no time to cool.
   double pause_s = 0;
-  PhaseTimes* phase_times = nullptr;  // If its time is to be counted.
+  PairRule pairs = PairRule::kNoPairs;  // That the backend fuses.
+  PhaseTimes* phase_times = nullptr;    // If its time is to be counted.
 };
 
 class RepeatedRun {

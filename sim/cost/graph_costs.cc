@@ -12,6 +12,8 @@
 #include "sim/cost/link_map.h"
 #include "sim/cost/operator_cost.h"
 #include "sim/cost/profile_cost.h"
+#include "sim/cost/profile_pairs.h"
+#include "sim/graph/fused_pairs.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -120,6 +122,7 @@ class CostBuilder {
     double gpus = 0;
     for (const RankInfo& rank : graph.ranks) gpus += rank.class_size;
     adam_is_measured_ = profile != nullptr && profile->gpu_adam_params_per_s() > 0;
+    if (profile != nullptr) rule_ = PairRuleOf(*profile);
     if (profile != nullptr) dispatch_s_ = std::max(0.0, profile->dispatch_s());
     slowest_ = 1 + std::max(0.0, cluster.compute_jitter()) * ExpectedMaximum(gpus);
     out_.interference = FactorsOf(cluster, profile);
@@ -134,21 +137,28 @@ class CostBuilder {
   }
 
   Result<GraphCosts> Run() {
-    if (Status status = FindMessageEnds(); !status.ok()) return status.error();
     const std::size_t shapes = graph_.shapes.size();
-    compute_costs_.assign(shapes, kNone);
-    out_.cost_of_task.resize(graph_.tasks.size());
-    RankId rank = kNone;
     for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
       const Task& task = graph_.tasks[id];
       if (task.shape >= shapes || task.rank >= graph_.ranks.size()) {
         return Error{.message = StrCat("task ", id, " has shape ", task.shape, " of ", shapes,
                                        " and rank ", task.rank, " of ", graph_.ranks.size())};
       }
+    }
+    if (Status status = FindMessageEnds(); !status.ok()) return status.error();
+    const FusedPairs pairs = FindFusedPairs(graph_, rule_);
+    compute_costs_.assign(shapes * kFusionCount, kNone);
+    out_.cost_of_task.resize(graph_.tasks.size());
+    RankId rank = kNone;
+    for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
+      const Task& task = graph_.tasks[id];
       if (task.kind == TaskKind::kCompute) {
-        std::uint32_t& cost = compute_costs_[task.shape];
+        const Fusion fusion = pairs.Of(id);
+        std::uint32_t& cost =
+            compute_costs_[task.shape * kFusionCount + static_cast<std::size_t>(fusion)];
         if (cost == kNone) {
-          if (Status status = AddCompute(task.shape, &cost); !status.ok()) return status.error();
+          const Status status = AddCompute(task.shape, fusion, &cost);
+          if (!status.ok()) return status.error();
         }
         out_.cost_of_task[id] = cost;
         continue;
@@ -230,10 +240,10 @@ class CostBuilder {
     return Unit{};
   }
 
-  Status AddCompute(ShapeId shape_id, std::uint32_t* cost_id) {
+  Status AddCompute(ShapeId shape_id, Fusion fusion, std::uint32_t* cost_id) {
     const OpShape& shape = graph_.shapes[shape_id];
     TaskCost cost;
-    const Work work = WorkOf(shape, /*on_host=*/false, &cost);
+    const Work work = WorkOf(shape, /*on_host=*/false, fusion, &cost);
     // A lane cannot start kernels faster than the dispatcher launches them; a measured time has
     // that in it.
     const double least_s = cost.modelled ? dispatch_s_ : 0;
@@ -272,13 +282,13 @@ class CostBuilder {
   }
 
   // An operator, and what its cost says beside its time.
-  Work WorkOf(const OpShape& shape, bool on_host, TaskCost* cost) const {
+  Work WorkOf(const OpShape& shape, bool on_host, Fusion fusion, TaskCost* cost) const {
     const OperatorTime roofline = roofline_.Of(shape);
     Work work{.seconds = roofline.seconds, .traffic_bytes = TrafficBytes(shape, gradient_bytes_)};
     cost->interference_sensitivity = static_cast<float>(roofline.sensitivity);
     if (operators_ != nullptr) {
       const auto host = on_host ? operators_->OnHost(shape) : std::nullopt;
-      const MeasuredOperators::Estimate estimate = host ? *host : operators_->Of(shape);
+      const MeasuredOperators::Estimate estimate = host ? *host : operators_->Of(shape, fusion);
       work.seconds = estimate.seconds;
       work.busy_slowdown = estimate.busy_slowdown;
       const bool measured_rate = shape.op == OpCode::kAdam && adam_is_measured_;
@@ -346,8 +356,9 @@ class CostBuilder {
         status = AddCollective(id, group, shape, &cost);
         break;
       case TaskKind::kHost:
-        status = HasWorkers() ? AddWork(shape, WorkOf(shape, /*on_host=*/true, &cost), &cost)
-                              : AddHost(task, shape, &cost);
+        status = HasWorkers()
+                     ? AddWork(shape, WorkOf(shape, /*on_host=*/true, Fusion::kAlone, &cost), &cost)
+                     : AddHost(task, shape, &cost);
         break;
       case TaskKind::kCompute:
         break;
@@ -584,9 +595,10 @@ class CostBuilder {
   std::unique_ptr<MeasuredMovements> movements_;
   double slowest_ = 1;  // All ranks compute as slowly as the plan's slowest GPU.
   double dispatch_s_ = 0;
-  bool adam_is_measured_ = false;             // As a rate, if not by shape.
-  std::vector<RankId> sender_, receiver_;     // By rendezvous.
-  std::vector<std::uint32_t> compute_costs_;  // By shape: the same on every rank.
+  bool adam_is_measured_ = false;          // As a rate, if not by shape.
+  std::vector<RankId> sender_, receiver_;  // By rendezvous.
+  PairRule rule_ = PairRule::kNoPairs;
+  std::vector<std::uint32_t> compute_costs_;  // By shape and fusion: the same on every rank.
   std::vector<LocalCost> local_costs_;        // Of this rank by shape: the last used.
   std::unordered_map<std::pair<std::uint64_t, ShapeId>, std::uint32_t, KeyHash> more_costs_;
   std::set<OpCode> extrapolated_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/cost/profile_pairs.h"
 #include "sim/graph/find_op.h"
 
 namespace twinstep {
@@ -62,14 +63,60 @@ MeasuredOperators::MeasuredOperators(const Profile& profile, const OperatorRoofl
       sample.correction.slowdown[condition] = std::log(seconds / sample.seconds);
       sample.correction.has[condition] = true;
     }
-    Table& table = tables_[{measured.op(), measured.dtype(), measured.flags(), measured.on_host()}];
-    if (table.samples.empty()) table.low = table.high = sample.sizes;
-    for (std::size_t i = 0; i < kSizes; ++i) {
-      table.low[i] = std::min(table.low[i], sample.sizes[i]);
-      table.high[i] = std::max(table.high[i], sample.sizes[i]);
-    }
-    table.samples.push_back(sample);
+    AddTo(&tables_[{measured.op(), measured.dtype(), measured.flags(), measured.on_host(),
+                    FusionOf(measured)}],
+          sample);
   }
+  ShareProducts();
+}
+
+void MeasuredOperators::AddTo(Table* table, const Sample& sample) {
+  if (table->samples.empty()) table->low = table->high = sample.sizes;
+  for (std::size_t i = 0; i < kSizes; ++i) {
+    table->low[i] = std::min(table->low[i], sample.sizes[i]);
+    table->high[i] = std::max(table->high[i], sample.sizes[i]);
+  }
+  table->samples.push_back(sample);
+}
+
+// A sum costs a product little: of sizes that were measured only with or without, the others'
+// stand in between neighbours.
+void MeasuredOperators::ShareProducts() {
+  const auto add_missing = [](const std::vector<Sample>& from, Table* table) {
+    const std::size_t own = table->samples.size();
+    for (Sample sample : from) {
+      const bool has_size = std::any_of(
+          table->samples.begin(), table->samples.begin() + static_cast<std::ptrdiff_t>(own),
+          [&sample](const Sample& x) { return x.sizes == sample.sizes; });
+      if (has_size) continue;
+      sample.of_other_part = true;
+      AddTo(table, sample);
+    }
+  };
+  for (auto& [key, sums] : tables_) {
+    if (std::get<Fusion>(key) != Fusion::kGemmAdd) continue;
+    Key alone = key;
+    std::get<Fusion>(alone) = Fusion::kAlone;
+    const auto products = tables_.find(alone);
+    if (products == tables_.end()) continue;
+    const std::vector<Sample> with_sum = sums.samples;
+    add_missing(products->second.samples, &sums);
+    add_missing(with_sum, &products->second);
+  }
+}
+
+// The part's own table, or that of another part that launches a kernel.
+const MeasuredOperators::Table* MeasuredOperators::FindTable(Key key, bool* of_other_part) const {
+  const auto own = tables_.find(key);
+  if (own != tables_.end()) return &own->second;
+  *of_other_part = true;
+  if (IsLaunchedWithPartner(std::get<Fusion>(key))) return nullptr;
+  for (int i = 0; i < kFusionCount; ++i) {
+    std::get<Fusion>(key) = static_cast<Fusion>(i);
+    if (IsLaunchedWithPartner(static_cast<Fusion>(i))) continue;
+    if (const auto other = tables_.find(key); other != tables_.end()) return &other->second;
+  }
+  return nullptr;
 }
 
 MeasuredOperators::Sizes MeasuredOperators::SizesOf(const OpShape& shape) {
@@ -153,26 +200,31 @@ void MeasuredOperators::AddSlowdowns(const Correction& correction, Estimate* est
 }
 
 std::optional<MeasuredOperators::Estimate> MeasuredOperators::OnHost(const OpShape& shape) const {
-  if (!tables_.contains({Name(shape.op), Name(shape.dtype), shape.flags, true})) {
+  if (!tables_.contains({Name(shape.op), Name(shape.dtype), shape.flags, true, Fusion::kAlone})) {
     return std::nullopt;
   }
-  return Find(shape, /*on_host=*/true);
+  return Find(shape, /*on_host=*/true, Fusion::kAlone);
 }
 
-MeasuredOperators::Estimate MeasuredOperators::Find(const OpShape& whole_shape,
-                                                    bool on_host) const {
+MeasuredOperators::Estimate MeasuredOperators::Find(const OpShape& whole_shape, bool on_host,
+                                                    Fusion fusion) const {
   const OpShape shape = WorkShape(whole_shape);
   const double now = now_.Of(shape).seconds;
-  const auto at = tables_.find({Name(shape.op), Name(shape.dtype), shape.flags, on_host});
-  if (at == tables_.end()) return {.seconds = now, .extrapolated = true, .modelled = true};
-  const Table& table = at->second;
+  bool of_other_part = false;
+  const Table* const found =
+      FindTable({Name(shape.op), Name(shape.dtype), shape.flags, on_host, fusion}, &of_other_part);
+  if (found == nullptr) {
+    return {
+        .seconds = IsLaunchedWithPartner(fusion) ? 0 : now, .extrapolated = true, .modelled = true};
+  }
+  const Table& table = *found;
   const Sizes sizes = SizesOf(shape);
   const double then = then_.Of(shape).seconds;
   const bool changed = now != then;
   for (const Sample& sample : table.samples) {
     if (sample.sizes != sizes) continue;
     Estimate exact{.seconds = changed ? sample.seconds * now / then : sample.seconds,
-                   .extrapolated = changed};
+                   .extrapolated = changed || of_other_part || sample.of_other_part};
     AddSlowdowns(sample.correction, &exact);
     return exact;
   }
@@ -182,7 +234,7 @@ MeasuredOperators::Estimate MeasuredOperators::Find(const OpShape& whole_shape,
   }
   const Correction correction = Interpolate(table, sizes);
   Estimate estimate{.seconds = now * std::exp(correction.factor),
-                    .extrapolated = changed || !inside};
+                    .extrapolated = changed || !inside || of_other_part};
   AddSlowdowns(correction, &estimate);
   return estimate;
 }

@@ -18,6 +18,7 @@
 #include "hw_specs/profile.pb.h"
 #include "sim/cost/collective_cost.h"
 #include "sim/cost/operator_cost.h"
+#include "sim/graph/fused_pairs.h"
 #include "sim/graph/op.h"
 
 namespace twinstep {
@@ -37,8 +38,12 @@ class MeasuredOperators {
     double beside_collective = 0;
     double rested_speedup = 0;  // `seconds` over the time after a rest.
   };
-  // Never measured at all (op, dtype, flags): the bare roofline, extrapolated.
-  Estimate Of(const OpShape& shape) const { return Find(shape, /*on_host=*/false); }
+  // Never measured at all (op, dtype, flags): the bare roofline, extrapolated. `fusion` is its part
+  // in a pair. What was measured in other parts only takes their time, extrapolated; what its
+  // partner's kernel does takes no part's but its own, and none where that was not measured.
+  Estimate Of(const OpShape& shape, Fusion fusion = Fusion::kAlone) const {
+    return Find(shape, /*on_host=*/false, fusion);
+  }
   // The same as a HOST task; nothing if none of its kind was measured there.
   std::optional<Estimate> OnHost(const OpShape& shape) const;
 
@@ -59,17 +64,22 @@ class MeasuredOperators {
     Sizes sizes{};
     double seconds = 0;
     Correction correction;
+    bool of_other_part = false;
   };
   struct Table {
     std::vector<Sample> samples;
     Sizes low{}, high{};  // Range of each size.
   };
-  using Key = std::tuple<std::string, std::string, std::uint32_t, bool>;  // op, dtype, flags, host
+  // op, dtype, flags, host, part in a pair
+  using Key = std::tuple<std::string, std::string, std::uint32_t, bool, Fusion>;
 
   static Sizes SizesOf(const OpShape& shape);
+  static void AddTo(Table* table, const Sample& sample);
+  void ShareProducts();
+  const Table* FindTable(Key key, bool* of_other_part) const;
   static void AddSlowdowns(const Correction& correction, Estimate* estimate);
   static Correction Interpolate(const Table& table, const Sizes& sizes);
-  Estimate Find(const OpShape& shape, bool on_host) const;
+  Estimate Find(const OpShape& shape, bool on_host, Fusion fusion) const;
 
   const OperatorRoofline now_, then_;
   std::map<Key, Table> tables_;

@@ -7,12 +7,14 @@
 
 #include <cmath>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "sim/cost/graph_costs.h"
 #include "tests/cost/cost_graph.h"
 #include "tests/cost/test_clusters.h"
+#include "tests/graph/graph_builder.h"
 
 namespace twinstep {
 namespace {
@@ -342,6 +344,103 @@ TEST(ProfileInComputeCostsTest, TablesRatesAndWarnings) {
   EXPECT_TRUE(has_duplex);
   ASSERT_EQ(costs.warnings.size(), 1u);
   EXPECT_EQ(costs.warnings[0], "extrapolated beyond what the profile has measured: add");
+}
+
+// One operator in several parts of pairs.
+constexpr const char* kPairs = R"(
+    operators { op: 'add' dtype: 'bf16' dims: 64 dims: 64 median_s: 1e-4 }
+    operators { op: 'add' dtype: 'bf16' dims: 64 dims: 64 median_s: 2e-6 fusion: WITH_PREVIOUS }
+    operators { op: 'gemm_forward' dtype: 'bf16' dims: 64 dims: 64 dims: 64 median_s: 3e-4 }
+    operators { op: 'gemm_forward' dtype: 'bf16' dims: 64 dims: 64 dims: 64 median_s: 4e-4
+                fusion: GEMM_ADD }
+    operators { op: 'gemm_forward' dtype: 'bf16' dims: 64 dims: 64 dims: 256 median_s: 5e-4 }
+    operators { op: 'mul_forward' dtype: 'bf16' dims: 64 dims: 64 median_s: 6e-5 fusion: SWIGLU }
+    operators { op: 'mul_forward' dtype: 'bf16' dims: 64 dims: 64 median_s: 8e-5
+                fusion: SWIGLU_WITH_SILU }
+    fused_pairs: ALL_PAIRS)";
+
+TEST(PairsInProfileTest, EachPartHasItsOwnTime) {
+  const MeasuredOperators operators = Operators(Parse(kPairs), PlainCluster());
+  const OpShape add{.op = OpCode::kAdd, .dims = {64, 64}};
+  const OpShape mul{.op = OpCode::kMulForward, .dims = {64, 64}};
+  const std::vector<std::tuple<OpShape, Fusion, double>> expected = {
+      {add, Fusion::kAlone, 1e-4},
+      {add, Fusion::kWithPrevious, 2e-6},
+      {Gemm(64, 64, 64), Fusion::kAlone, 3e-4},
+      {Gemm(64, 64, 64), Fusion::kGemmAdd, 4e-4},
+      {mul, Fusion::kSwiGlu, 6e-5},
+      {mul, Fusion::kSwiGluWithSilu, 8e-5}};
+  for (const auto& [shape, fusion, seconds] : expected) {
+    const MeasuredOperators::Estimate estimate = operators.Of(shape, fusion);
+    EXPECT_EQ(estimate.seconds, seconds);
+    EXPECT_FALSE(estimate.extrapolated);
+    EXPECT_FALSE(estimate.modelled);
+  }
+}
+
+TEST(PairsInProfileTest, WhatWasMeasuredInOtherPartsOnlyIsExtrapolated) {
+  const MeasuredOperators operators = Operators(Parse(kPairs), PlainCluster());
+  // A product takes the time of its size, whatever it adds ...
+  const MeasuredOperators::Estimate product = operators.Of(Gemm(64, 64, 256), Fusion::kGemmAdd);
+  EXPECT_EQ(product.seconds, 5e-4);
+  EXPECT_TRUE(product.extrapolated);
+  // ... as do others of which no part of that kind was measured.
+  const MeasuredOperators::Estimate mul =
+      operators.Of({.op = OpCode::kMulForward, .dims = {64, 64}}, Fusion::kAlone);
+  EXPECT_EQ(mul.seconds, 6e-5);
+  EXPECT_TRUE(mul.extrapolated);
+  EXPECT_FALSE(mul.modelled);
+  // What its partner's kernel does takes no other part's time, and gives none.
+  const MeasuredOperators::Estimate silu =
+      operators.Of({.op = OpCode::kSiluForward, .dims = {64, 64}}, Fusion::kWithNext);
+  EXPECT_EQ(silu.seconds, 0);
+  EXPECT_TRUE(silu.extrapolated);
+  EXPECT_TRUE(silu.modelled);
+  const Profile only_fused = Parse(R"(
+      operators { op: 'add' dtype: 'bf16' dims: 64 dims: 64 median_s: 2e-6 fusion: WITH_PREVIOUS }
+      fused_pairs: ALL_PAIRS)");
+  const OpShape add{.op = OpCode::kAdd, .dims = {64, 64}};
+  const MeasuredOperators::Estimate sum = Operators(only_fused, PlainCluster()).Of(add);
+  EXPECT_EQ(sum.seconds, OperatorRoofline(PlainCluster(), kGradientBytes).Of(add).seconds);
+  EXPECT_TRUE(sum.modelled);
+}
+
+// Two sums of one size: one behind its product, one behind a collective.
+TEST(PairsInProfileTest, GraphsTakeOfEachTaskItsPart) {
+  GraphBuilder builder(1);
+  const auto kept = [&builder] { return builder.AddBuffer(0, 8192, {.persistent = true}); };
+  const BufferId x = kept(), w = kept(), residual = kept();
+  std::vector<GraphBuilder::Handle> tasks;
+  for (const bool is_summed_between : {false, true}) {
+    const BufferId z = builder.AddBuffer(0, 8192);
+    tasks.push_back(builder.Add({.shape = Gemm(64, 64, 64), .reads = {{x}, {w}}, .writes = {{z}}}));
+    if (is_summed_between) builder.AllReduce({z});
+    tasks.push_back(builder.Add({.shape = {.op = OpCode::kAdd, .dims = {64, 64}},
+                                 .reads = {{z}, {residual}},
+                                 .writes = {{kept()}}}));
+  }
+  const TaskGraph graph = builder.Build();
+  const auto times = [&](const Profile& profile) {
+    const Result<GraphCosts> costs = ComputeCosts(graph, Model(), PlainCluster(), &profile);
+    EXPECT_TRUE(costs.ok());
+    std::vector<Picoseconds> of_tasks;
+    for (const GraphBuilder::Handle task : tasks) {
+      of_tasks.push_back(costs.value().Of(builder.Id(task)).fixed_ps);
+    }
+    return of_tasks;
+  };
+  Profile profile = Parse(kPairs);
+  EXPECT_EQ(times(profile),
+            (std::vector<Picoseconds>{400'000'000, 2'000'000, 300'000'000, 100'000'000}));
+  // The same bits: no sum is its product's.
+  profile.set_fused_pairs(Profile::SAME_BITS);
+  EXPECT_EQ(times(profile),
+            (std::vector<Picoseconds>{300'000'000, 100'000'000, 300'000'000, 100'000'000}));
+  // A profile that does not tell them apart has one time for all.
+  const Profile untold = Parse(Sample(64, 64, 64, 2e-4) + R"(
+      operators { op: 'add' dtype: 'bf16' dims: 64 dims: 64 median_s: 5e-5 })");
+  EXPECT_EQ(times(untold),
+            (std::vector<Picoseconds>{200'000'000, 50'000'000, 200'000'000, 50'000'000}));
 }
 
 TEST(ProfileInComputeCostsTest, OperatorsSufferFromCopiesAsMeasured) {

@@ -98,6 +98,23 @@ TEST(ValidateProfileTest, ProfilesWithADroppedFieldAreRead) {
   EXPECT_TRUE(ValidateProfile(parsed.value().message, parsed.value().source).ok());
 }
 
+TEST(ValidateProfileTest, PartsOfPairsNeedAProfileThatTellsThem) {
+  const auto problem = [](const std::string& text) -> std::string {
+    const auto parsed = ParseText<Profile>(text, "f");
+    if (!parsed.ok()) return parsed.error().message;
+    const Status status = ValidateProfile(parsed.value().message, parsed.value().source);
+    return status.ok() ? "" : status.error().message;
+  };
+  const std::string sum = "operators { op: 'add' median_s: 1 fusion: WITH_PREVIOUS }";
+  EXPECT_EQ(problem(sum + " fused_pairs: ALL_PAIRS"), "");
+  EXPECT_THAT(problem(sum),
+              HasSubstr("f:1:35: operators[0].fusion: is of a profile without fused_pairs"));
+  EXPECT_THAT(problem("operators { op: 'add' median_s: 1 fusion: 9 } fused_pairs: ALL_PAIRS"),
+              HasSubstr("operators[0].fusion: has no such value"));
+  EXPECT_THAT(problem("fused_pairs: 9"), HasSubstr("fused_pairs: has no such value"));
+  EXPECT_THAT(problem("fused_pairs: SOME"), HasSubstr("SOME"));
+}
+
 TEST(ValidateProfileTest, ChecksTheMemoryOfModules) {
   const auto parsed = ParseText<Profile>(
       "operator_memory { op: 'gemm_forward' phase: 'forward' intra_peak_bytes: 8 "

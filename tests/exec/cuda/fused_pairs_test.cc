@@ -1,4 +1,5 @@
-#include "exec/cuda/fused_pairs.h"
+// The rule of sim/graph/fused_pairs.h on graphs as the CUDA backend gets them, with their arenas.
+#include "sim/graph/fused_pairs.h"
 
 #include <gtest/gtest.h>
 
@@ -14,9 +15,6 @@
 namespace twinstep {
 namespace {
 
-using cuda::FusedPairs;
-using cuda::Fusion;
-
 class FusedPairsTest : public testing::Test {
  protected:
   void Find(const std::string& model, const Plan& plan, bool same_bits = false) {
@@ -30,7 +28,7 @@ class FusedPairsTest : public testing::Test {
     Result<Program> program = MakeProgram(graph_, arena_, resolved_);
     ASSERT_TRUE(program.ok());
     program_ = std::move(program).value();
-    pairs_ = cuda::FindFusedPairs(program_, same_bits);
+    pairs_ = FindFusedPairs(graph_, same_bits ? PairRule::kSameBits : PairRule::kAll, &arena_);
   }
 
   std::int64_t Count(Fusion fusion) const {
@@ -124,7 +122,7 @@ TEST_F(FusedPairsTest, OutputsThatAreOffloadedAreWritten) {
     for (TaskId reader = 0; reader < graph_.TaskCount(); ++reader) {
       for (const Operand& x : graph_.Reads(reader)) {
         if (x.buffer != silu) continue;
-        EXPECT_NE(pairs_.fusion[reader], Fusion::kNone) << graph_.TaskName(reader);
+        EXPECT_NE(pairs_.fusion[reader], Fusion::kAlone) << graph_.TaskName(reader);
       }
     }
   }
@@ -132,7 +130,7 @@ TEST_F(FusedPairsTest, OutputsThatAreOffloadedAreWritten) {
 
 TEST_F(FusedPairsTest, OtherActivationsAreNot) {
   Find("gpt", SmallPlan(1, 1, 1, 1));
-  EXPECT_EQ(Count(Fusion::kNone), static_cast<std::int64_t>(graph_.tasks.size()));
+  EXPECT_EQ(Count(Fusion::kAlone), static_cast<std::int64_t>(graph_.tasks.size()));
 }
 
 TEST_F(FusedPairsTest, PairsAreNeighboursOfOneLane) {

@@ -3,10 +3,12 @@
 #include "exec/profile/gpu_profile.h"
 
 #include <gmock/gmock.h>
+#include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,7 @@
 #include "sim/cost/graph_costs.h"
 #include "sim/engine/engine.h"
 #include "sim/lower/lower.h"
+#include "sim/textproto/text_file.h"
 #include "tests/exec/profile/small_gpus.h"
 #include "tests/exec/runtime/small_models.h"
 #include "tests/exec/runtime/training_run.h"
@@ -25,6 +28,11 @@ namespace twinstep {
 namespace {
 
 using testing::IsEmpty;
+using testing::IsSupersetOf;
+
+MATCHER_P(EqualsProfile, profile, "") {
+  return google::protobuf::util::MessageDifferencer::Equals(arg, profile);
+}
 
 Result<std::unique_ptr<Backend>> MakeCpuBackend(const ProfileInput& /*input*/) {
   return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(CpuBackendOptions{.threads = 3}));
@@ -73,13 +81,14 @@ Plan ChunkPlanOf() {
 }
 
 // Every primitive of the plans is in the profile, and the simulator takes it.
-void ExpectCovered(const ProfileInput& input) {
+void ExpectCovered(const ProfileInput& input, Profile* made = nullptr) {
   Progress progress(kStepsOfGpuMeasurement);
   PhaseTimes times;
   const Result<Profile> measured =
       MeasureGpuProfile(input, MakeCpuBackend, SmallSizes(), &progress, &times);
   ASSERT_TRUE(measured.ok()) << measured.error().message;
   const Profile& profile = measured.value();
+  if (made != nullptr) *made = profile;
   EXPECT_TRUE(ValidateProfile(profile, {}).ok()) << ValidateProfile(profile, {}).error().message;
   EXPECT_TRUE(ValidateCluster(profile.measured_on()).ok());
   EXPECT_GE(profile.interference().compute_beside_copy(), 1);
@@ -117,6 +126,37 @@ TEST(GpuProfile, CoversPlansOfSeveralRanks) {
   ExpectCovered(
       InputOf(SmallModel("llama", FP32),
               {SmallPlan(2, 1, 1, 1), SmallPlan(1, 2, 1, 1), interleaved, sharded, chunks}, 2));
+}
+
+// Layers that keep everything have each sum in its product; a plan that drops or offloads something
+// has others, too, and SiLUs that are written.
+TEST(GpuProfile, TellsPartsOfPairsApart) {
+  Plan offload = SmallPlan(1, 1, 2, 1);
+  offload.set_virtual_stages(2);
+  offload.set_schedule(INTERLEAVED_1F1B);
+  offload.set_offload_ratio(1);
+  Profile profile;
+  ExpectCovered(InputOf(SmallModel("llama", FP32), {offload}, 2), &profile);
+  EXPECT_EQ(profile.fused_pairs(), Profile::ALL_PAIRS);
+  std::set<std::string> parts;
+  for (const OperatorSample& sample : profile.operators()) {
+    parts.insert(sample.op() + " " + OperatorSample::Fusion_Name(sample.fusion()));
+  }
+  EXPECT_THAT(parts, IsSupersetOf({"add ALONE", "add WITH_PREVIOUS", "gemm_forward ALONE",
+                                   "gemm_forward GEMM_ADD", "silu_forward WITH_NEXT",
+                                   "mul_forward SWIGLU", "mul_forward SWIGLU_WITH_SILU",
+                                   "mul_backward WITH_NEXT", "silu_backward SWIGLU_BACKWARD"}));
+  const auto read = ParseText<Profile>(ProfileText(profile), "profile.textproto");
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_THAT(read.value().message, EqualsProfile(profile));
+
+  ProfileInput deterministic = InputOf(SmallModel("llama", FP32), {SmallPlan(1, 1, 1, 1)});
+  deterministic.deterministic = true;
+  ExpectCovered(deterministic, &profile);
+  EXPECT_EQ(profile.fused_pairs(), Profile::SAME_BITS);
+  for (const OperatorSample& sample : profile.operators()) {
+    EXPECT_NE(sample.fusion(), OperatorSample::GEMM_ADD);
+  }
 }
 
 // Runs by phase, and that no backend is made but for these.

@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
+#include "sim/graph/fused_pairs.h"
 #include "sim/lower/lower.h"
 #include "tests/exec/profile/small_gpus.h"
 #include "tests/exec/runtime/small_models.h"
@@ -40,6 +43,58 @@ TEST(ProbeGraph, MeetingsComeOneAfterTheOther) {
       }
     }
   }
+}
+
+// Both parts of a plan's pairs are in probes what they are there.
+std::set<Fusion> ExpectPairsStay(const Plan& requested, std::int64_t gpus) {
+  const Model model = SmallModel("llama", FP32);
+  const Cluster cluster = SmallGpus(gpus);
+  const ResolvedPlan plan = ResolvePlan(model, cluster, requested, gpus).value();
+  const TaskGraph graph = Lower(model, cluster, plan, {.fold = false}).value();
+  const FusedPairs pairs = FindFusedPairs(graph, PairRule::kAll);
+  std::set<Fusion> seen;
+  for (TaskId id = 0; id < graph.TaskCount(); ++id) {
+    const TaskId second = pairs.partner[id];
+    if (second == kNone || second < id || !seen.insert(pairs.Of(second)).second) continue;
+    const bool first_is_read = pairs.Of(second) == Fusion::kSwiGluWithSilu;
+    ProbeGraph probes;
+    probes.AddPair(graph, id, second, 2, first_is_read);
+    const TaskGraph probe = std::move(probes).Finish();
+    const TaskId tasks = first_is_read ? 3 : 2;
+    EXPECT_THAT(probe.tasks, SizeIs(2 * tasks));
+    const FusedPairs found = FindFusedPairs(probe, PairRule::kAll);
+    for (const TaskId begin : {TaskId{0}, tasks}) {
+      EXPECT_EQ(found.Of(begin), pairs.Of(id));
+      EXPECT_EQ(found.Of(begin + 1), pairs.Of(second));
+    }
+  }
+  return seen;
+}
+
+TEST(ProbeGraph, PairsStayPairs) {
+  EXPECT_EQ(ExpectPairsStay(SmallPlan(1, 1, 1, 1), 1),
+            (std::set{Fusion::kSwiGlu, Fusion::kSwiGluBackward, Fusion::kWithPrevious}));
+  // Tensors of one buffer, and some that are copied away.
+  Plan offload = SmallPlan(1, 1, 2, 1);
+  offload.set_virtual_stages(2);
+  offload.set_schedule(INTERLEAVED_1F1B);
+  offload.set_offload_ratio(1);
+  EXPECT_EQ(ExpectPairsStay(offload, 2),
+            (std::set{Fusion::kSwiGluWithSilu, Fusion::kSwiGluBackward, Fusion::kWithPrevious}));
+}
+
+TEST(ProbeGraph, SiluThatIsReadIsWritten) {
+  const Model model = SmallModel("llama", FP32);
+  const ResolvedPlan plan = ResolvePlan(model, SmallGpus(), SmallPlan(1, 1, 1, 1), 1).value();
+  const TaskGraph graph = Lower(model, SmallGpus(), plan, {.fold = false}).value();
+  const FusedPairs pairs = FindFusedPairs(graph, PairRule::kAll);
+  const auto pair = std::ranges::find(pairs.fusion, Fusion::kSwiGlu);
+  ASSERT_NE(pair, pairs.fusion.end());
+  const auto second = static_cast<TaskId>(pair - pairs.fusion.begin());
+  ProbeGraph probes;
+  probes.AddPair(graph, pairs.partner[second], second, 1, /*first_is_read=*/true);
+  EXPECT_EQ(FindFusedPairs(std::move(probes).Finish(), PairRule::kAll).fusion,
+            (std::vector{Fusion::kWithNext, Fusion::kSwiGluWithSilu, Fusion::kAlone}));
 }
 
 // A shard that lies at its place in the whole does so in the probe, too.

@@ -189,6 +189,29 @@ TEST(MergeProfileTest, NewEntriesReplaceAndOthersStay) {
   EXPECT_THAT(profile.runs(), ElementsAre("first", "second"));
 }
 
+TEST(MergeProfileTest, PartsOfPairsAreEntriesOfTheirOwn) {
+  PrimitiveSamples samples;
+  const OpShape add{.op = OpCode::kAdd, .dims = {8, 8}};
+  samples.times[{.shape = add}].alone_s = {1e-3};
+  samples.times[{.shape = add, .fusion = Fusion::kWithPrevious}].alone_s = {1e-6};
+  Profile profile = BuildEntries(samples);
+  profile.set_fused_pairs(Profile::ALL_PAIRS);
+  ASSERT_EQ(profile.operators_size(), 2);
+  EXPECT_EQ(profile.operators(0).fusion(), OperatorSample::ALONE);
+  EXPECT_EQ(profile.operators(1).fusion(), OperatorSample::WITH_PREVIOUS);
+  samples.times.erase({.shape = add});
+  Profile more = BuildEntries(samples);
+  more.set_fused_pairs(Profile::ALL_PAIRS);
+  ASSERT_TRUE(MergeProfile(more, &profile).ok());
+  EXPECT_EQ(profile.operators_size(), 2);
+  EXPECT_EQ(SpreadOf(more).at, "add bf16 8 8 with_previous");
+  // Entries that do not tell their parts are no others' company.
+  more.clear_fused_pairs();
+  const Status status = MergeProfile(more, &profile);
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(status.error().message, HasSubstr("fused_pairs 'ALL_PAIRS', and this is 'UNTOLD'"));
+}
+
 TEST(MergeProfileTest, OneProfileHasOneProvenance) {
   Profile profile = Measured("add", 1, "first");
   Profile other = Measured("add", 1, "first");

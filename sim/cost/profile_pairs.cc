@@ -1,0 +1,36 @@
+#include "sim/cost/profile_pairs.h"
+
+namespace twinstep {
+
+// Equal numbers have equal names.
+static_assert(static_cast<int>(Fusion::kAlone) == OperatorSample::ALONE);
+static_assert(static_cast<int>(Fusion::kWithNext) == OperatorSample::WITH_NEXT);
+static_assert(static_cast<int>(Fusion::kSwiGlu) == OperatorSample::SWIGLU);
+static_assert(static_cast<int>(Fusion::kSwiGluWithSilu) == OperatorSample::SWIGLU_WITH_SILU);
+static_assert(static_cast<int>(Fusion::kSwiGluBackward) == OperatorSample::SWIGLU_BACKWARD);
+static_assert(static_cast<int>(Fusion::kGemmAdd) == OperatorSample::GEMM_ADD);
+static_assert(static_cast<int>(Fusion::kWithPrevious) == OperatorSample::WITH_PREVIOUS);
+static_assert(kFusionCount == OperatorSample::Fusion_ARRAYSIZE);
+static_assert(static_cast<int>(PairRule::kNoPairs) == Profile::UNTOLD);
+static_assert(static_cast<int>(PairRule::kSameBits) == Profile::SAME_BITS);
+static_assert(static_cast<int>(PairRule::kAll) == Profile::ALL_PAIRS);
+
+// Numbers without a name are ValidateProfile's to refuse.
+PairRule PairRuleOf(const Profile& profile) {
+  return Profile::FusedPairs_IsValid(profile.fused_pairs())
+             ? static_cast<PairRule>(profile.fused_pairs())
+             : PairRule::kNoPairs;
+}
+
+Fusion FusionOf(const OperatorSample& sample) {
+  return OperatorSample::Fusion_IsValid(sample.fusion()) ? static_cast<Fusion>(sample.fusion())
+                                                         : Fusion::kAlone;
+}
+
+Profile::FusedPairs InProfile(PairRule rule) { return static_cast<Profile::FusedPairs>(rule); }
+
+OperatorSample::Fusion InProfile(Fusion fusion) {
+  return static_cast<OperatorSample::Fusion>(fusion);
+}
+
+}  // namespace twinstep

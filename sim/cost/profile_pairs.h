@@ -1,0 +1,20 @@
+// What a profile says of pairs of operators that one kernel computes, in the terms of graphs.
+//
+//   const FusedPairs pairs = FindFusedPairs(graph, PairRuleOf(profile));
+//   for (const OperatorSample& sample : profile.operators()) Add(sample, FusionOf(sample));
+#pragma once
+
+#include "hw_specs/profile.pb.h"
+#include "sim/graph/fused_pairs.h"
+
+namespace twinstep {
+
+// None where the profile does not tell parts of pairs apart.
+PairRule PairRuleOf(const Profile& profile);
+Fusion FusionOf(const OperatorSample& sample);
+
+// The other way.
+Profile::FusedPairs InProfile(PairRule rule);
+OperatorSample::Fusion InProfile(Fusion fusion);
+
+}  // namespace twinstep
