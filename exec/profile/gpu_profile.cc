@@ -149,6 +149,8 @@ Result<Profile> MeasureGpuProfile(const ProfileInput& input, const MakeBackend& 
   profile.set_fused_pairs(InProfile(pairs));
   DescribeMemory(samples.layers, samples.scratch_bytes, &profile);
   profile.set_dispatch_s(RoundMeasured(samples.dispatch_s));
+  profile.set_lane_handoff_s(RoundMeasured(Summarize(samples.lane_handoffs_s).median));
+  profile.set_meeting_s(RoundMeasured(Summarize(samples.meetings_s).median));
   profile.set_host_adam_params_per_s(RoundMeasured(samples.host_adam_params_per_s[0]));
   profile.set_host_adam_params_per_s_beside_h2d(RoundMeasured(samples.host_adam_params_per_s[1]));
   profile.set_host_adam_params_per_s_beside_d2h(RoundMeasured(samples.host_adam_params_per_s[2]));

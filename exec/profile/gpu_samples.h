@@ -34,6 +34,7 @@ struct GpuSamples {
   CopyTimes h2d, d2h;                   // The other direction idle,
   CopyTimes h2d_both, d2h_both;         // and not.
   std::set<std::uint32_t> group_sizes;  // Whose collectives are measured.
+  std::vector<double> lane_handoffs_s, meetings_s;  // Of the layers' runs (lane_delays.h).
   ClockTimes clocks;
   // Of CPU Adam, all ranks, beside the GPUs' work: alone, beside copies up, down, and both ways.
   std::array<double, 4> host_adam_params_per_s{};

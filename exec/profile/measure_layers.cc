@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "exec/profile/collective_overlap.h"
+#include "exec/profile/lane_delays.h"
 #include "exec/profile/layer_plan.h"
 #include "exec/profile/repeated_run.h"
 
@@ -28,6 +29,12 @@ void AddLayers(const Means& all, const CollectiveOverlap::Times& times, GpuMeasu
     AppendTo(&gpu->TimesOf(primitive).beside_compute_s, seconds);
   }
   gpu->AddSlowdowns(times.slowdowns);
+}
+
+void AddDelays(const LaneDelays& delays, GpuMeasurement* gpu) {
+  const double handoff_s = delays.HandoffSeconds(), meeting_s = delays.MeetingSeconds();
+  if (handoff_s > 0) gpu->samples().lane_handoffs_s.push_back(handoff_s);
+  if (meeting_s > 0) gpu->samples().meetings_s.push_back(meeting_s);
 }
 
 // How fast they are, which says how long an iteration of them gets.
@@ -56,14 +63,18 @@ Status MeasureLayersAlone(GpuMeasurement* gpu) {
     const Status warm = run.WarmUp(kLayersWarmUp * gpu->options().warm_up_s);
     if (!warm.ok()) return warm;
     Means all;
+    LaneDelays delays(run.graph());
     CollectiveOverlap overlap(run.graph(), [&run](TaskId id) { return run.PrimitiveOfTask(id); });
     const Status done = run.Measure(gpu->Share(kAloneShare, gpu->layers().size()), [&] {
       run.Collect(&all, [](TaskId) { return true; });
-      overlap.AddIteration([&run](TaskId id) { return run.Time(id); });
+      const auto time = [&run](TaskId id) { return run.Time(id); };
+      overlap.AddIteration(time);
+      delays.AddIteration(time);
     });
     if (!done.ok()) return done;
     layers.iteration_s = run.IterationSeconds();
     AddLayers(all, overlap.Finish(), gpu);
+    AddDelays(delays, gpu);
     gpu->samples().overhead_bytes = std::max(gpu->samples().overhead_bytes, run.OverheadBytes());
     gpu->samples().layers = layers.plan.graph;
     gpu->samples().scratch_bytes = run.ScratchBytes();

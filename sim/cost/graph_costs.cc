@@ -14,6 +14,7 @@
 #include "sim/cost/profile_cost.h"
 #include "sim/cost/profile_pairs.h"
 #include "sim/graph/fused_pairs.h"
+#include "sim/graph/in_place.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -182,7 +183,7 @@ class CostBuilder {
       // without one, or what is copied.
       std::uint64_t key = 0;
       if (group != kNone) {
-        key = 2 * (std::uint64_t{group} + 1) + (IsInPlace(id) ? 1 : 0);
+        key = 2 * (std::uint64_t{group} + 1) + (IsInPlace(graph_, id) ? 1 : 0);
       } else if (task.kind == TaskKind::kSend) {
         key = kFirstPeerKey + receiver_[meeting];
       } else if (task.kind == TaskKind::kRecv) {
@@ -327,16 +328,6 @@ class CostBuilder {
     return AddWork(shape, {movement.Seconds(), traffic, movement.busy_slowdown}, cost);
   }
 
-  // Whether what a collective reads is a part of what it writes.
-  bool IsInPlace(TaskId id) const {
-    for (const Operand& read : graph_.Reads(id)) {
-      for (const Operand& written : graph_.Writes(id)) {
-        if (read.buffer == written.buffer) return true;
-      }
-    }
-    return false;
-  }
-
   Status AddTransfer(TaskId id, GroupId group, std::uint32_t* cost_id) {
     const Task& task = graph_.tasks[id];
     const OpShape& shape = graph_.shapes[task.shape];
@@ -439,7 +430,7 @@ class CostBuilder {
       return;
     }
     const double memory = cluster_.gpu().memory_bytes_per_s();
-    if (shape.op != OpCode::kAllGather || IsInPlace(id) || !(memory > 0)) return;
+    if (shape.op != OpCode::kAllGather || IsInPlace(graph_, id) || !(memory > 0)) return;
     const auto shard = static_cast<double>(shape.dims[0]) / static_cast<double>(layout.members);
     const double all_s = movement->Seconds(), flow_s = movement->FlowSeconds();
     const double copy_s = std::min(2 * shard / memory, all_s);
