@@ -62,6 +62,7 @@ void CheckOperators(const Profile& profile, FieldErrors* errors) {
     entry.Require(
         sample.fusion() == OperatorSample::ALONE || profile.fused_pairs() != Profile::UNTOLD,
         "fusion", "is of a profile without fused_pairs");
+    entry.Require(IsTimeOrNone(sample.lets_in_s()), "lets_in_s", kNoTime);
   }
 }
 

@@ -251,6 +251,10 @@ class CostBuilder {
     const Status status = HasWorkers() ? AddWork(shape, work, &cost)
                                        : SetFixed(std::max(work.seconds, least_s), shape, &cost);
     if (!status.ok()) return status;
+    if (work.lets_in > 0) {
+      const double lets_in_ps = work.lets_in * static_cast<double>(cost.fixed_ps);
+      cost.lets_in_ps = std::min<Picoseconds>(std::llround(lets_in_ps), cost.fixed_ps);
+    }
     *cost_id = Append(cost, shape);
     return Unit{};
   }
@@ -259,6 +263,7 @@ class CostBuilder {
   struct Work {
     double seconds = 0, traffic_bytes = 0;
     double busy_slowdown = 0;  // As measured; 0 = not.
+    double lets_in = 0;        // As MeasuredOperators::Estimate's.
   };
 
   bool HasWorkers() const { return out_.workers.threads > 0; }
@@ -292,6 +297,7 @@ class CostBuilder {
       const MeasuredOperators::Estimate estimate = host ? *host : operators_->Of(shape, fusion);
       work.seconds = estimate.seconds;
       work.busy_slowdown = estimate.busy_slowdown;
+      work.lets_in = HasWorkers() ? 0 : estimate.lets_in;
       const bool measured_rate = shape.op == OpCode::kAdam && adam_is_measured_;
       cost->extrapolated = estimate.extrapolated && !measured_rate;
       cost->modelled = estimate.modelled && !measured_rate;
@@ -426,7 +432,7 @@ class CostBuilder {
     if (!movement->takes_turns || layout.members < 2) return;
     if (shape.op == OpCode::kAllReduce || shape.op == OpCode::kReduceScatter) {
       cost->turn = KernelTurn::kWhole;
-      movement->beside_compute = 0;
+      movement->beside_compute = 1;
       return;
     }
     const double memory = cluster_.gpu().memory_bytes_per_s();

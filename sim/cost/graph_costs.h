@@ -74,6 +74,9 @@ struct TaskCost {
   float beside_h2d = 0, beside_d2h = 0, beside_both = 0, beside_collective = 0;
   float beside_compute = 0;
   KernelTurn turn = KernelTurn::kNever;  // Of a movement between ranks.
+  // COMPUTE: after so much of fixed_ps the next kernel's turn begins, beside the rest; 0 = after
+  // all.
+  Picoseconds lets_in_ps = 0;
   // COMPUTE: how much faster after a rest, while the GPU's clocks are high.
   float rested_speedup = 1;
   // With worker threads: time while all of them work, relative to one that works alone.

@@ -57,7 +57,8 @@ MeasuredOperators::MeasuredOperators(const Profile& profile, const OperatorRoofl
         {kBesideD2H, measured.beside_d2h_s()},
         {kBesideBoth, measured.beside_copies_s()},
         {kBesideCollective, measured.beside_collective_s()},
-        {kRested, measured.rested_s()}};
+        {kRested, measured.rested_s()},
+        {kLetsIn, measured.lets_in_s()}};
     for (const auto& [condition, seconds] : conditions) {
       if (!(seconds > 0)) continue;
       sample.correction.slowdown[condition] = std::log(seconds / sample.seconds);
@@ -196,6 +197,7 @@ void MeasuredOperators::AddSlowdowns(const Correction& correction, Estimate* est
   estimate->beside_d2h = slowdown(kBesideD2H);
   estimate->beside_both = slowdown(kBesideBoth);
   estimate->beside_collective = slowdown(kBesideCollective);
+  estimate->lets_in = slowdown(kLetsIn);
   if (correction.has[kRested]) estimate->rested_speedup = 1 / slowdown(kRested);
 }
 

@@ -37,6 +37,7 @@ class MeasuredOperators {
     double beside_h2d = 0, beside_d2h = 0, beside_both = 0;  // While copies run.
     double beside_collective = 0;
     double rested_speedup = 0;  // `seconds` over the time after a rest.
+    double lets_in = 0;         // When kernels that wait for it begin, over `seconds`.
   };
   // Never measured at all (op, dtype, flags): the bare roofline, extrapolated. `fusion` is its part
   // in a pair. What was measured in other parts only takes their time, extrapolated; what its
@@ -52,8 +53,16 @@ class MeasuredOperators {
   using Sizes = std::array<std::int64_t, kSizes>;  // OpShape::dims and count.
 
   // Under which an operator is measured besides alone.
-  enum Condition { kBusy, kBesideH2D, kBesideD2H, kBesideBoth, kBesideCollective, kRested };
-  static constexpr std::size_t kConditions = kRested + 1;
+  enum Condition {
+    kBusy,
+    kBesideH2D,
+    kBesideD2H,
+    kBesideBoth,
+    kBesideCollective,
+    kRested,
+    kLetsIn
+  };
+  static constexpr std::size_t kConditions = kLetsIn + 1;
   // What corrects a roofline, as logarithms.
   struct Correction {
     double factor = 0;                           // Measured / roofline when measured.

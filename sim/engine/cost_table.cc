@@ -267,6 +267,10 @@ Status CheckCosts(const GraphCosts& costs) {
       return BadCost(StrCat("cost ", i, ": interference_sensitivity ",
                             cost.interference_sensitivity, " is not in [0, 1]"));
     }
+    if (cost.lets_in_ps < 0 || cost.lets_in_ps > cost.fixed_ps) {
+      return BadCost(StrCat("cost ", i, ": lets_in_ps ", cost.lets_in_ps,
+                            " is not in [0, fixed_ps ", cost.fixed_ps, "]"));
+    }
     if (Status status = CheckSlowdowns(cost, i); !status.ok()) return status;
   }
   // Members' times are in range now.
@@ -325,6 +329,7 @@ Result<CostTable> BuildCostTable(const TaskGraph& graph, const GraphCosts& costs
     table.busy_slowdown.push_back(cost.busy_slowdown);
     if (costs.workers.threads > 0 && cost.busy_slowdown != 1) table.busy_threads_slow = true;
     prepared.turn = cost.turn;
+    prepared.lets_in_ps = cost.lets_in_ps > 0 ? cost.lets_in_ps : cost.fixed_ps;
     table.kernels_take_turns = table.kernels_take_turns || cost.turn != KernelTurn::kNever;
     prepared.segment_begin = cost.segment_begin;
     prepared.segment_count = cost.segment_count;

@@ -41,6 +41,7 @@ struct PreparedCost {
   std::array<std::uint64_t, 16> compute_speed{};
   std::uint64_t communication_speed = kFullSpeed;  // Of a movement between ranks beside compute.
   KernelTurn turn = KernelTurn::kNever;
+  Picoseconds lets_in_ps = 0;  // In (0, fixed_ps], where the task takes turns.
   // Of a fused computation, as in TaskCost.
   std::uint32_t segment_begin = 0, segment_count = 0;
 };

@@ -25,11 +25,12 @@
 //   the link. Where factors of a direction, of both together, or of a cost are given, they stand
 //   for these (sim/engine/interference.h).
 // - Where some movement has a KernelTurn, a GPU's multiprocessors run one kernel at a time: COMPUTE
-//   that takes time, all of a kWhole movement, the fixed time of a kBegins one. They are served in
-//   the order in which they came (of one moment COMPUTE first, then the lowest task), a fused
-//   computation as its members. A task that waits for its turn has started, but it neither runs nor
-//   interferes. With handoff_ps and meeting_ps a task starts so much after what it waits for in
-//   other lanes of its rank has ended, a rendezvous of several ranks after its last member could.
+//   that takes time (of one with lets_in_ps only that), all of a kWhole movement, the fixed time of
+//   a kBegins one. They are served in the order in which they came (of one moment COMPUTE first,
+//   then the lowest task), a fused computation as its members. A task that waits for its turn has
+//   started, but it neither runs nor interferes. With handoff_ps and meeting_ps a task starts so
+//   much after what it waits for in other lanes of its rank has ended, a rendezvous of several ranks
+//   after its last member could.
 // - With GraphCosts::clocks COMPUTE runs rested_speedup times as fast as long as its rank's boost
 //   lasts: time of computing, which it spends while it computes and gets back, boost_per_rest a
 //   time, while it neither computes nor communicates. An iteration begins with what is left at its

@@ -75,6 +75,7 @@ struct Slot {
   bool flows_started = false;
   Stage stage = Stage::kRuns;
   KernelTurn turn = KernelTurn::kNever;        // That it has, or waits for.
+  Picoseconds rest_ps = 0;                     // Of a computation: what follows its turn.
   std::uint32_t cost = 0;                      // Of the task, or of the segment that runs.
   std::uint32_t segment = 0, segment_end = 0;  // Of a fused computation: segments to come.
 };
@@ -349,15 +350,20 @@ class EventReplay {
     }
   }
 
-  // Between kernels of a fused computation those that have waited come first.
+  // A kernel of a fused computation is done. The next one comes now: those that have waited come
+  // first.
   bool YieldTurn(std::uint32_t index) {
     Slot& slot = slots_[index];
-    const Task& task = graph_.tasks[slot.task];
-    if (slot.segment == slot.segment_end || slot.turn == KernelTurn::kNever ||
-        !turns_->IsAwaited(task.rank)) {
-      return false;
+    if (!turns_.has_value() || slot.task_class != Class::kCompute) return false;
+    while (slot.segment < slot.segment_end &&
+           table_.costs[costs_.segments[slot.segment]].fixed_ps == 0) {
+      ++slot.segment;
     }
-    turns_->Release(task.rank);
+    if (slot.segment == slot.segment_end) return false;
+    const Task& task = graph_.tasks[slot.task];
+    if (slot.turn == KernelTurn::kWhole && !turns_->IsAwaited(task.rank)) return false;
+    EndTurn(slot);
+    slot.turn = KernelTurn::kWhole;
     turns_->Ask(task.rank, slot.task, /*computes=*/true);
     if (watched_ != 0) CountRunning(task.rank, slot.task_class, -1);
     return true;
@@ -383,8 +389,7 @@ class EventReplay {
         if (!StartSegment(index)) StartFlows(index);
         return;
       }
-      activity.work = static_cast<Work>(cost.fixed_ps) << kSpeedBits;
-      activity.base = kFullSpeed;
+      return StartFixedTime(index, cost);
     } else {
       if (cost.shared_count > 0 && cost.fixed_ps == 0) {
         StartFlows(index);
@@ -404,18 +409,29 @@ class EventReplay {
     fresh_.push_back(index);
   }
 
+  // Where the task has a turn, first that.
+  void StartFixedTime(std::uint32_t index, const PreparedCost& cost) {
+    Slot& slot = slots_[index];
+    const bool lets_in = slot.turn == KernelTurn::kWhole;
+    slot.rest_ps = lets_in ? cost.fixed_ps - cost.lets_in_ps : 0;
+    Spend(index, cost.fixed_ps - slot.rest_ps);
+  }
+
+  void Spend(std::uint32_t index, Picoseconds fixed_ps) {
+    Activity& activity = activities_[index];
+    activity.work = static_cast<Work>(fixed_ps) << kSpeedBits;
+    activity.base = kFullSpeed;
+    activity.last = now_;
+    fresh_.push_back(index);
+  }
+
   // The next member of a fused computation that takes time; false when none is left.
   bool StartSegment(std::uint32_t index) {
     Slot& slot = slots_[index];
     while (slot.segment < slot.segment_end) {
       slot.cost = costs_.segments[slot.segment++];
-      const Picoseconds fixed_ps = table_.costs[slot.cost].fixed_ps;
-      if (fixed_ps == 0) continue;
-      Activity& activity = activities_[index];
-      activity.work = static_cast<Work>(fixed_ps) << kSpeedBits;
-      activity.base = kFullSpeed;
-      activity.last = now_;
-      fresh_.push_back(index);
+      if (table_.costs[slot.cost].fixed_ps == 0) continue;
+      StartFixedTime(index, table_.costs[slot.cost]);
       return true;
     }
     return false;
@@ -479,6 +495,10 @@ class EventReplay {
       free_flows_.push_back(flow);
     } else if (!slot.flows_started) {
       if (slot.turn == KernelTurn::kBegins) EndTurn(slot);
+      if (slot.rest_ps > 0) {
+        EndTurn(slot);
+        return Spend(slot_index, std::exchange(slot.rest_ps, 0));
+      }
       if (YieldTurn(slot_index)) return;
       if (!StartSegment(slot_index)) StartFlows(slot_index);
       return;
@@ -631,8 +651,10 @@ class EventReplay {
       case Class::kD2H:
         return table_.d2h_speed[CopyState(state) | ((state & kH2DRuns) != 0 ? 4u : 0u)];
       case Class::kCollective:
-        return (state & kComputeRuns) != 0 ? table_.costs[slot.cost].communication_speed
-                                           : kFullSpeed;
+        // Nothing slows a latency.
+        return slot.flows_started && (state & kComputeRuns) != 0
+                   ? table_.costs[slot.cost].communication_speed
+                   : kFullSpeed;
       case Class::kHost:
         return kFullSpeed;
     }

@@ -67,6 +67,7 @@ struct Rank {
 struct Computation {
   std::uint32_t cost = 0;
   std::uint32_t segment = 0, segment_end = 0;
+  Picoseconds rest_ps = 0;  // What follows its turn.
 };
 
 class SimgridReplay {
@@ -352,15 +353,20 @@ class SimgridReplay {
     RequestTurns();
   }
 
-  // Between kernels of a fused computation those that have waited come first.
+  // A kernel of a fused computation is done. The next one comes now: those that have waited come
+  // first.
   bool YieldTurn(TaskId id) {
-    if (!takes_turns_ || turn_of_task_[id] == KernelTurn::kNever) return false;
     const Task& task = graph_.tasks[id];
-    const Computation& computation = computations_[SlotOf(id)];
-    if (computation.segment == computation.segment_end || !turns_->IsAwaited(task.rank)) {
-      return false;
+    if (!takes_turns_ || task.kind != TaskKind::kCompute) return false;
+    Computation& computation = computations_[SlotOf(id)];
+    while (computation.segment < computation.segment_end &&
+           costs_.costs[costs_.segments[computation.segment]].fixed_ps == 0) {
+      ++computation.segment;
     }
-    turns_->Release(task.rank);
+    if (computation.segment == computation.segment_end) return false;
+    if (turn_of_task_[id] == KernelTurn::kWhole && !turns_->IsAwaited(task.rank)) return false;
+    EndTurn(id);
+    turn_of_task_[id] = KernelTurn::kWhole;
     turns_->Ask(task.rank, id, /*computes=*/true);
     RequestTurns();
     Count(task, -1);
@@ -444,7 +450,7 @@ class SimgridReplay {
     const TaskCost& cost = CostOf(id);
     Computation& computation = computations_[SlotOf(id)];
     computation = {costs_.cost_of_task[id], cost.segment_begin,
-                   cost.segment_begin + cost.segment_count};
+                   cost.segment_begin + cost.segment_count, 0};
     const KernelTurn turn = TurnOf(id);
     if (turn == KernelTurn::kNever) return Begin(id);
     turn_of_task_[id] = turn;
@@ -463,8 +469,17 @@ class SimgridReplay {
     if (cost.segment_count > 0) {
       if (!StartSegment(id)) StartFlows(id);
     } else {
-      StartFixedTime(id, cost.fixed_ps);
+      StartFixedTime(id, cost);
     }
+  }
+
+  // Where the task has a turn, first that.
+  void StartFixedTime(TaskId id, const TaskCost& cost) {
+    Picoseconds& rest_ps = computations_[SlotOf(id)].rest_ps;
+    const bool lets_in =
+        takes_turns_ && cost.lets_in_ps > 0 && turn_of_task_[id] == KernelTurn::kWhole;
+    rest_ps = lets_in ? cost.fixed_ps - cost.lets_in_ps : 0;
+    Spend(id, cost.fixed_ps - rest_ps);
   }
 
   // The next member of a fused computation that takes time; false when none is left.
@@ -472,15 +487,14 @@ class SimgridReplay {
     Computation& computation = computations_[SlotOf(id)];
     while (computation.segment < computation.segment_end) {
       computation.cost = costs_.segments[computation.segment++];
-      const Picoseconds fixed_ps = costs_.costs[computation.cost].fixed_ps;
-      if (fixed_ps == 0) continue;
-      StartFixedTime(id, fixed_ps);
+      if (costs_.costs[computation.cost].fixed_ps == 0) continue;
+      StartFixedTime(id, costs_.costs[computation.cost]);
       return true;
     }
     return false;
   }
 
-  void StartFixedTime(TaskId id, Picoseconds fixed_ps) {
+  void Spend(TaskId id, Picoseconds fixed_ps) {
     s4u::Host* host = hosts_[SlotOf(id)];
     host->set_pstate(SpeedIndex(id));
     StartWork(NewJobOfLane(Job::Work::kFixedTime, id), host, static_cast<double>(fixed_ps));
@@ -531,6 +545,12 @@ class SimgridReplay {
     --open_[id];
     if (was_fixed_time) {
       if (takes_turns_ && turn_of_task_[id] == KernelTurn::kBegins) EndTurn(id);
+      Picoseconds& rest_ps = computations_[SlotOf(id)].rest_ps;
+      if (rest_ps > 0) {
+        EndTurn(id);
+        Spend(id, std::exchange(rest_ps, 0));
+        return FinishTasks();
+      }
       if (!YieldTurn(id) && !StartSegment(id)) StartFlows(id);
     } else if (open_[id] == 0) {
       EndTask(id);

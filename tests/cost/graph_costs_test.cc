@@ -272,12 +272,31 @@ TEST(ComputeCostsTest, SumsAreKernelsAndGathersCopyTheirOwnShardFirst) {
       EXPECT_NEAR(AloneSeconds(costs, costs.Of(id)), 100e-6, 1e-11);
     }
     // Kernels that take turns are never beside computation.
-    EXPECT_EQ(costs.Of(sum).beside_compute, takes_turns ? 0.0F : 1.5F);
+    EXPECT_EQ(costs.Of(sum).beside_compute, takes_turns ? 1.0F : 1.5F);
     EXPECT_EQ(costs.Of(gather).beside_compute, 1.5F);
     EXPECT_EQ(costs.Of(in_place).beside_compute, 1.5F);
     // 4 MB read and written at 1 TB/s.
     EXPECT_EQ(costs.Of(gather).fixed_ps, takes_turns ? 8'000'000 : 0);
   }
+}
+
+TEST(ComputeCostsTest, OperatorsLetKernelsInAsMeasured) {
+  CostGraph graph(1);
+  const TaskId add = graph.Compute(0, {.op = OpCode::kAdd, .dims = {1000, 1000}});
+  const TaskId mul = graph.Compute(0, {.op = OpCode::kMulForward, .dims = {1000, 1000}});
+  Profile profile;
+  for (const char* op : {"add", "mul_forward"}) {
+    OperatorSample& sample = *profile.add_operators();
+    sample.set_op(op);
+    sample.set_dtype(Name(Dtype::kBf16));
+    for (const std::int64_t dim : {1000, 1000, 0, 0, 0, 0}) sample.add_dims(dim);
+    sample.set_median_s(8e-6);
+    if (std::string(op) == "add") sample.set_lets_in_s(6e-6);
+  }
+  const GraphCosts costs = Costs(graph.graph(), PlainCluster(), &profile);
+  EXPECT_EQ(costs.Of(add).fixed_ps, 8'000'000);
+  EXPECT_EQ(costs.Of(add).lets_in_ps, 6'000'000);
+  EXPECT_EQ(costs.Of(mul).lets_in_ps, 0);
 }
 
 TEST(ComputeCostsTest, DelaysBetweenLanesAreOfGpusOnly) {

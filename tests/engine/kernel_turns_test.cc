@@ -175,6 +175,18 @@ TEST_P(TurnsTest, InterferenceIsOfWhatRuns) {
   ExpectTimes(replay, one.builder.Id(one.second), 10 * kUs, 20'666'667, "second");
 }
 
+// The last of the first's thread blocks leave room: the movement begins 4 us before it ends.
+TEST_P(TurnsTest, AKernelBeginsWhereTheOneBeforeLetsItIn) {
+  OneRank one;
+  one.SetTurn(KernelTurn::kWhole);
+  GraphCosts& costs = one.costs->costs();
+  costs.costs[costs.cost_of_task[one.builder.Id(one.first)]].lets_in_ps = 6 * kUs;
+  const Replay replay = Run(one.graph, costs);
+  ExpectTimes(replay, one.builder.Id(one.first), 0, 10 * kUs, "first");
+  ExpectTimes(replay, one.builder.Id(one.movement), 3 * kUs, 12 * kUs, "movement");
+  ExpectTimes(replay, one.builder.Id(one.second), 10 * kUs, 18 * kUs, "second");
+}
+
 // Members wait for their own GPU; all end when the last does.
 TEST_P(TurnsTest, EachGpuHasTurnsOfItsOwn) {
   GraphBuilder builder(2);
@@ -217,6 +229,23 @@ TEST_P(TurnsTest, AKernelThatHasWaitedComesBetweenMembersOfAFusedComputation) {
   ExpectTimes(replay, one.builder.Id(one.movement), 3 * kUs, 11 * kUs, "movement");
   ExpectTimes(replay, one.builder.Id(one.first), 0, 16 * kUs, "fused");
   ExpectTimes(replay, one.builder.Id(one.second), 16 * kUs, 22 * kUs, "second");
+}
+
+// The first member lets the movement in after 4 of 5 us; the second comes at 5 us.
+TEST_P(TurnsTest, MembersOfAFusedComputationLetKernelsIn) {
+  OneRank one;
+  one.SetTurn(KernelTurn::kWhole);
+  GraphCosts& costs = one.costs->costs();
+  const std::uint32_t member = one.costs->AddCost(5 * kUs);
+  costs.costs[member].lets_in_ps = 4 * kUs;
+  const std::uint32_t fused = one.costs->AddCost(10 * kUs);
+  costs.segments = {member, member};
+  costs.costs[fused].segment_count = 2;
+  one.costs->Set(one.builder.Id(one.first), fused);
+  const Replay replay = Run(one.graph, costs);
+  ExpectTimes(replay, one.builder.Id(one.movement), 3 * kUs, 10 * kUs, "movement");
+  ExpectTimes(replay, one.builder.Id(one.first), 0, 15 * kUs, "fused");
+  ExpectTimes(replay, one.builder.Id(one.second), 15 * kUs, 21 * kUs, "second");
 }
 
 TEST_P(TurnsTest, AnotherLanesTaskBeginsAfterTheHandoff) {
@@ -286,6 +315,9 @@ TEST_P(TurnsTest, WorkerThreadsHaveNeither) {
   one.costs->workers().threads = 0;
   one.costs->costs().meeting_ps = -1;
   EXPECT_THAT(message(), HasSubstr("meeting_ps -1"));
+  one.costs->costs().meeting_ps = 0;
+  one.costs->costs().costs.back().lets_in_ps = one.costs->costs().costs.back().fixed_ps + 1;
+  EXPECT_THAT(message(), HasSubstr("lets_in_ps"));
 }
 
 // Kernels of a rank never run side by side: where all of their work is one, it takes as long as all
@@ -307,7 +339,7 @@ RC_GTEST_PROP(TurnsProperty, KernelsOfARankAddUp, ()) {
     const Task& task = graph.tasks[id];
     const TaskCost& cost = costs.Of(id);
     if (task.kind == TaskKind::kCompute || cost.turn != KernelTurn::kNever) {
-      kernels[task.rank] += cost.fixed_ps;
+      kernels[task.rank] += cost.lets_in_ps > 0 ? cost.lets_in_ps : cost.fixed_ps;
     }
   }
   for (const Picoseconds busy : kernels) RC_ASSERT(replay.value().makespan_ps >= busy);

@@ -59,6 +59,10 @@ class Generator {
           kind == TaskKind::kCollective || kind == TaskKind::kSend || kind == TaskKind::kRecv;
       TaskCost& cost = costs_.costs().costs[costs_.costs().cost_of_task[id]];
       if (is_between_ranks) cost.turn = kTurns[Below(kTurns.size())];
+      if (kind == TaskKind::kCompute && Below(2) == 0) {
+        const auto fixed = static_cast<double>(cost.fixed_ps);
+        cost.lets_in_ps = std::llround(Between(0, 1) * fixed);
+      }
     }
   }
 

@@ -58,6 +58,11 @@ GraphCosts WithTurns(const TaskGraph& graph, GraphCosts costs) {
     costs.costs[costs.cost_of_task[id]].turn =
         op == OpCode::kAllGather ? KernelTurn::kBegins : KernelTurn::kWhole;
   }
+  for (TaskId id = 0; id < graph.TaskCount(); ++id) {
+    if (graph.tasks[id].kind != TaskKind::kCompute) continue;
+    TaskCost& cost = costs.costs[costs.cost_of_task[id]];
+    cost.lets_in_ps = cost.fixed_ps / 4 * 3;
+  }
   costs.handoff_ps = 3'000'000;
   costs.meeting_ps = 4'000'000;
   return costs;
