@@ -45,6 +45,7 @@ void AddOperator(const Primitive& primitive, const Summary& alone, const Primiti
   sample->set_beside_h2d_s(MedianOf(times.beside_h2d_s));
   sample->set_beside_collective_s(MedianOf(times.beside_collective_s));
   sample->set_rested_s(MedianOf(times.rested_s));
+  sample->set_lets_in_s(MedianOf(times.lets_in_s));
 }
 
 void AddCopy(const Primitive& primitive, const Summary& alone, const PrimitiveTimes& times,

@@ -35,6 +35,9 @@ struct Event {
   // Until the operators have ended that run at its begin, if any do; and of all, the longest of its
   // members', whose clocks are their GPUs'.
   double wait_ns = 0, duration_ns = 0;
+  // The operator that it waits for longest, and since when that runs at its begin.
+  std::uint32_t running = kNone;
+  double since_ns = 0;
   // Of its members, of the time in which operators run.
   double least_share = 1, most_share = 0;
 };
@@ -106,7 +109,8 @@ class Analysis {
         waiting_(primitives, Waiting::kUnknown),
         of_collectives_(primitives),
         of_operators_(primitives),
-        alone_ns_(primitives) {}
+        alone_ns_(primitives),
+        collective_ns_(primitives) {}
 
   // `alone_s` by primitive: what is known besides; 0 = nothing.
   void Run(const std::vector<double>& alone_s) {
@@ -146,6 +150,24 @@ class Analysis {
     // Together at least as long as one of them takes.
     if (!(loss.beside_ns > 0) || loss.beside_ns < alone_ns_[primitive]) return 0;
     return 1 / std::clamp(1 - loss.lost_ns / loss.beside_ns, kLeastSpeed, 1.0);
+  }
+
+  // By operator, of those that enough collectives waited for.
+  std::map<std::uint32_t, double> LetsInSeconds() const {
+    std::map<std::uint32_t, std::vector<double>> lets_in_ns;
+    for (const Event& event : events_) {
+      const double alone_ns = collective_ns_[event.primitive];
+      if (event.running == kNone || !(alone_ns > 0) || !Waits(event.primitive)) continue;
+      if (Takes(event.primitive) <= kMost) continue;
+      lets_in_ns[event.running].push_back(event.since_ns + event.duration_ns - alone_ns);
+    }
+    std::map<std::uint32_t, double> lets_in_s;
+    for (auto& [primitive, of] : lets_in_ns) {
+      if (of.size() >= kFewestEvents) {
+        lets_in_s[primitive] = Seconds(std::max(0.0, Median(std::move(of))));
+      }
+    }
+    return lets_in_s;
   }
 
   // `see(iteration, primitive, seconds)` for each that ran alone.
@@ -220,8 +242,11 @@ class Analysis {
     const Operators& of_rank = operators_[event->iteration][rank];
     const auto running = FirstThatEndsAfter(of_rank, time.start_ns);
     if (running == of_rank.end() || running->time.start_ns > time.start_ns) return;
-    event->wait_ns =
-        std::max(event->wait_ns, static_cast<double>(running->time.end_ns - time.start_ns));
+    const auto wait_ns = static_cast<double>(running->time.end_ns - time.start_ns);
+    if (wait_ns <= event->wait_ns) return;
+    event->wait_ns = wait_ns;
+    event->running = running->primitive;
+    event->since_ns = static_cast<double>(time.start_ns - running->time.start_ns);
   }
 
   void DecideWhatWaits(const std::vector<double>& alone_s) {
@@ -233,7 +258,8 @@ class Analysis {
         if (event->most_share < kLittle) alone_ns.push_back(event->duration_ns);
       }
       if (alone_ns.empty()) alone_ns.push_back(alone_s[primitive] / kSecondsPerNanosecond);
-      waiting_[primitive] = WaitingOf(events_of[primitive], Median(std::move(alone_ns)));
+      collective_ns_[primitive] = Median(std::move(alone_ns));
+      waiting_[primitive] = WaitingOf(events_of[primitive], collective_ns_[primitive]);
     }
   }
 
@@ -285,7 +311,8 @@ class Analysis {
   // By primitive.
   std::vector<Waiting> waiting_;
   std::vector<Loss> of_collectives_, of_operators_;
-  std::vector<double> alone_ns_;  // Of operators, in the mean; 0: none ran alone.
+  std::vector<double> alone_ns_;       // Of operators, in the mean; 0: none ran alone.
+  std::vector<double> collective_ns_;  // Of collectives alone; 0: not known.
 };
 
 // Means by iteration, from what `each` calls its argument with.
@@ -340,13 +367,17 @@ CollectiveOverlap::Times CollectiveOverlap::Finish(
   Times times{.alone = MeansOf([&](const auto& see) { analysis.EachAlone(see); }, primitives_),
               .beside = MeansOf([&](const auto& see) { analysis.EachBeside(see); }, primitives_),
               .company = {},
-              .slowdowns = {}};
+              .slowdowns = {},
+              .lets_in_s = {}};
   for (std::uint32_t i = 0; i < primitives_.size(); ++i) {
     if (times.beside.contains(primitives_[i])) {
       times.company[primitives_[i]] = {.waits = analysis.Waits(i), .takes = analysis.Takes(i)};
     }
     const double slowdown = analysis.Slowdown(i);
     if (slowdown > 0) times.slowdowns[primitives_[i]] = slowdown;
+  }
+  for (const auto& [operation, seconds] : analysis.LetsInSeconds()) {
+    times.lets_in_s[primitives_[operation]] = seconds;
   }
   return times;
 }

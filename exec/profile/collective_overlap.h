@@ -48,6 +48,10 @@ class CollectiveOverlap {
     std::map<Primitive, Company> company;  // Of those in `beside`.
     // Time of operators, over time alone, beside collectives that leave them most of the GPU.
     std::map<Primitive, double> slowdowns;
+    // After how many seconds operators have let a collective begin that waits for them and holds up
+    // the next: their last thread blocks leave room. One that ends at E and takes A alone began at
+    // E - A, as far as the operator is concerned.
+    std::map<Primitive, double> lets_in_s;
   };
   // `alone_s`: what is known of collectives that never run alone here.
   Times Finish(const std::map<Primitive, double>& alone_s = {}) const;

@@ -1,5 +1,6 @@
 #include "exec/profile/gpu_measurement.h"
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <utility>
@@ -14,6 +15,8 @@ constexpr double kProbeShareOfMemory = 0.25;
 // Operators that take less of their layers' time are not worth a run of these beside copies,
 // beside collectives and after rests: others stand for them there.
 constexpr double kFewTime = 0.05;
+// An operator that lets others in before has not been running at all.
+constexpr double kLeastLetsIn = 0.01;
 // Of the time that the first layers' warming up takes.
 constexpr double kProbesWarmUp = 0.125;
 
@@ -62,6 +65,16 @@ void GpuMeasurement::AddSlowdowns(const std::map<Primitive, double>& slowdowns) 
     PrimitiveTimes& times = TimesOf(primitive);
     if (times.alone_s.empty() || !times.beside_collective_s.empty()) continue;
     times.beside_collective_s.push_back(slowdown * Summarize(times.alone_s).median);
+  }
+}
+
+void GpuMeasurement::AddLetsIn(const std::map<Primitive, double>& lets_in_s) {
+  for (const auto& [primitive, seconds] : lets_in_s) {
+    PrimitiveTimes& times = TimesOf(primitive);
+    if (times.alone_s.empty() || !times.lets_in_s.empty()) continue;
+    const double alone_s = Summarize(times.alone_s).median;
+    // At its end, if kernels that ran beside it have kept it longer.
+    times.lets_in_s.push_back(std::clamp(seconds, kLeastLetsIn * alone_s, alone_s));
   }
 }
 

@@ -84,6 +84,8 @@ class GpuMeasurement {
   }
   // Beside collectives, over time alone; those that have such a time keep it.
   void AddSlowdowns(const std::map<Primitive, double>& slowdowns);
+  // After how long they let kernels in that wait for them; those that have such a time keep it.
+  void AddLetsIn(const std::map<Primitive, double>& lets_in_s);
   // Whether enough of the layers' operators were not measured so, by their time: others stand for
   // few.
   bool Lack(const Layers& layers, TimesMember member) const;

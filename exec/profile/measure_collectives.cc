@@ -200,6 +200,7 @@ Status MeasureLayersBesideCollectives(GpuMeasurement* gpu) {
       if (beside_s.empty()) AppendTo(&beside_s, times.beside[primitive]);
     }
     gpu->AddSlowdowns(times.slowdowns);
+    gpu->AddLetsIn(times.lets_in_s);
     for (const auto& [primitive, company] : times.company) {
       if (IsCollective(primitive.shape.op)) votes[layers.ranks()].Add(primitive, company.waits);
     }

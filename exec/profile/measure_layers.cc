@@ -29,6 +29,7 @@ void AddLayers(const Means& all, const CollectiveOverlap::Times& times, GpuMeasu
     AppendTo(&gpu->TimesOf(primitive).beside_compute_s, seconds);
   }
   gpu->AddSlowdowns(times.slowdowns);
+  gpu->AddLetsIn(times.lets_in_s);
 }
 
 void AddDelays(const LaneDelays& delays, GpuMeasurement* gpu) {

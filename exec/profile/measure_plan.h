@@ -31,7 +31,8 @@ struct PrimitiveTimes {
   std::vector<double> beside_compute_s = {}, both_ways_s = {};
   // Operators beside copies H2D only, beside collectives, and after a rest.
   std::vector<double> beside_h2d_s = {}, beside_collective_s = {}, rested_s = {};
-  bool takes_turns = false;  // As CollectiveSample's (hw_specs/profile.proto).
+  bool takes_turns = false;            // As CollectiveSample's (hw_specs/profile.proto).
+  std::vector<double> lets_in_s = {};  // As OperatorSample's.
 };
 
 struct PrimitiveSamples {

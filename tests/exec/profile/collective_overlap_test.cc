@@ -112,6 +112,30 @@ TEST_F(CollectiveOverlapTest, WhatWaitsForOperatorsIsCountedFromTheirEnd) {
   EXPECT_THAT(times.slowdowns, IsEmpty());
 }
 
+// As above, but begins `early` before the operators have ended, in what their last blocks leave.
+TEST_F(CollectiveOverlapTest, OperatorsLetInBeforeTheyEnd) {
+  Make(/*operators=*/3, /*meetings=*/1);
+  const auto lets_in_s = [this](double early, const std::map<Primitive, double>& alone_s) {
+    const auto iteration = [early](double begin, double until) {
+      const double from = std::max(100.0, until), end = from + 40 - early;
+      return std::vector<Span>{{begin, end},
+                               {0, 100},
+                               {100, end + 100 - (from - 100)},
+                               {300, 400},
+                               {begin, end},
+                               {until - 100, until},
+                               {until, end + 100 - (from - until)},
+                               {300, 400}};
+    };
+    return Of({iteration(10, 100), iteration(50, 100), iteration(90, 100), iteration(20, 120)},
+              alone_s)
+        .lets_in_s;
+  };
+  EXPECT_THAT(lets_in_s(15, {{sum_, 40e-6}}).at(product_), Us(85));
+  EXPECT_THAT(lets_in_s(0, {{sum_, 40e-6}}).at(product_), Us(100));
+  EXPECT_THAT(lets_in_s(15, {}), IsEmpty());  // What it takes alone is not known.
+}
+
 // Copy engines do it, whatever runs: it takes 50 all the time, and slows operators by a quarter.
 TEST_F(CollectiveOverlapTest, WhatDoesNotWaitIsCountedFromItsBegin) {
   Make(/*operators=*/3, /*meetings=*/1);
