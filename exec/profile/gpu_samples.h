@@ -31,9 +31,9 @@ struct GpuSamples {
   struct CopyTimes {
     double alone_s = 0, beside_compute_s = 0, beside_host_s = 0;
   };
-  CopyTimes h2d, d2h;                   // The other direction idle,
-  CopyTimes h2d_both, d2h_both;         // and not.
-  std::set<std::uint32_t> group_sizes;  // Whose collectives are measured.
+  CopyTimes h2d, d2h;                               // The other direction idle,
+  CopyTimes h2d_both, d2h_both;                     // and not.
+  std::set<std::uint32_t> group_sizes;              // Whose collectives are measured.
   std::vector<double> lane_handoffs_s, meetings_s;  // Of the layers' runs (lane_delays.h).
   ClockTimes clocks;
   // Of CPU Adam, all ranks, beside the GPUs' work: alone, beside copies up, down, and both ways.

@@ -29,8 +29,8 @@
 //   a kBegins one. They are served in the order in which they came (of one moment COMPUTE first,
 //   then the lowest task), a fused computation as its members. A task that waits for its turn has
 //   started, but it neither runs nor interferes. With handoff_ps and meeting_ps a task starts so
-//   much after what it waits for in other lanes of its rank has ended, a rendezvous of several ranks
-//   after its last member could.
+//   much after what it waits for in other lanes of its rank has ended, a rendezvous of several
+//   ranks after its last member could.
 // - With GraphCosts::clocks COMPUTE runs rested_speedup times as fast as long as its rank's boost
 //   lasts: time of computing, which it spends while it computes and gets back, boost_per_rest a
 //   time, while it neither computes nor communicates. An iteration begins with what is left at its
