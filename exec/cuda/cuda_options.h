@@ -1,6 +1,7 @@
 // How to make a CUDA backend; needs no CUDA to be compiled.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -28,6 +29,8 @@ struct CudaOptions {
   bool peer_memory = true;
   // Gives the same bits in every run and by every plan that only schedules or places differently.
   bool deterministic = false;
+  // Which operations one kernel computes together, at most.
+  PairRule most_pairs = PairRule::kAll;
   // Records when each task began and ended (Backend::Time), at 0.2 to 2 % of the time; without,
   // all times are zero.
   bool record_times = false;
@@ -51,7 +54,8 @@ struct CudaOptions {
 // Which operations one kernel computes. Deterministic, a plan must not change numbers, and what
 // follows a product depends on the plan.
 inline PairRule PairRuleOf(const CudaOptions& options) {
-  return options.deterministic ? PairRule::kSameBits : PairRule::kAll;
+  const PairRule allowed = options.deterministic ? PairRule::kSameBits : PairRule::kAll;
+  return std::min(options.most_pairs, allowed);
 }
 
 // A backend on the GPUs of this machine: a rank a GPU, as far as they suffice. An Error (kNo) says

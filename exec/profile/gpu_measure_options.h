@@ -46,9 +46,10 @@ struct ProbeSizes {
 };
 
 struct GpuMeasureOptions {
-  // One that records times.
-  std::function<Result<std::unique_ptr<Backend>>()> make_backend;
-  PairRule pairs = PairRule::kNoPairs;  // That it fuses: what runs so and alone is told apart.
+  // One that records times and fuses these pairs.
+  std::function<Result<std::unique_ptr<Backend>>(PairRule)> make_backend;
+  // That the training's backend fuses: what runs so and alone is told apart.
+  PairRule pairs = PairRule::kNoPairs;
   // To spend on all plans, besides allocation, the choice of algorithms and warming up.
   double seconds = 10;
   // Of steady load before anything is measured; before other runs less.

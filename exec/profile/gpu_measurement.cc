@@ -105,10 +105,10 @@ std::int64_t GpuMeasurement::MostProbeBytes() const {
       kProbeShareOfMemory * static_cast<double>(plans_.front().cluster->gpu().memory_bytes()));
 }
 
-RepeatedRunOptions GpuMeasurement::RunOptions() const {
-  return {.make_backend = options_.make_backend,
+RepeatedRunOptions GpuMeasurement::RunOptions(PairRule pairs) const {
+  return {.make_backend = [this, pairs] { return options_.make_backend(pairs); },
           .pause_s = options_.sizes.pause_s,
-          .pairs = options_.pairs,
+          .pairs = pairs,
           .phase_times = options_.phase_times};
 }
 

@@ -103,7 +103,8 @@ class GpuMeasurement {
   double WarmUpSeconds() const;
   // Of a GPU's memory, what probes may take at once; 0 = unknown.
   std::int64_t MostProbeBytes() const;
-  RepeatedRunOptions RunOptions() const;
+  RepeatedRunOptions RunOptions() const { return RunOptions(options_.pairs); }
+  RepeatedRunOptions RunOptions(PairRule pairs) const;
   ProbeRuns Runs() const;  // Where the first plan's tasks stand.
   // Appends to what primitives take alone; with `wanted` of these only, as far as they have no
   // times yet.

@@ -117,8 +117,9 @@ Cluster GpuCluster(const Cluster& described, const Profile& profile, const GpuSa
 }  // namespace
 
 MakeBackend MakeTimedCudaBackends() {
-  return [operators = MakeOperatorCache()](const ProfileInput& input) {
+  return [operators = MakeOperatorCache()](const ProfileInput& input, PairRule most_pairs) {
     return MakeCudaBackend({.deterministic = input.deterministic,
+                            .most_pairs = most_pairs,
                             .record_times = true,
                             .gpu_a_rank = true,
                             .host_threads = input.threads,
@@ -133,7 +134,7 @@ Result<Profile> MeasureGpuProfile(const ProfileInput& input, const MakeBackend& 
   for (const PlanToMeasure& plan : input.plans) plans.push_back({&plan.cluster, &plan.plan});
   const Result<GpuSamples> measured =
       MeasureGpuPlans(input.model, plans,
-                      {.make_backend = [&] { return make_backend(input); },
+                      {.make_backend = [&](PairRule most) { return make_backend(input, most); },
                        .pairs = pairs,
                        .seconds = input.seconds,
                        .warm_up_s = sizes.warm_up_s,

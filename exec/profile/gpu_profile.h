@@ -10,13 +10,15 @@
 #include "exec/profile/profile_input.h"
 #include "exec/runtime/backend.h"
 #include "hw_specs/profile.pb.h"
+#include "sim/graph/fused_pairs.h"
 #include "sim/report/progress.h"
 #include "sim/result.h"
 
 namespace twinstep {
 
 // Makes backends that record times, and compute as the training will.
-using MakeBackend = std::function<Result<std::unique_ptr<Backend>>(const ProfileInput& input)>;
+using MakeBackend =
+    std::function<Result<std::unique_ptr<Backend>>(const ProfileInput& input, PairRule most_pairs)>;
 // They live one after the other, and what one has learnt of operators the next ones know.
 MakeBackend MakeTimedCudaBackends();
 

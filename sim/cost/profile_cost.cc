@@ -68,6 +68,7 @@ MeasuredOperators::MeasuredOperators(const Profile& profile, const OperatorRoofl
                     FusionOf(measured)}],
           sample);
   }
+  ShareSlowdowns();
   ShareProducts();
 }
 
@@ -103,6 +104,29 @@ void MeasuredOperators::ShareProducts() {
     const std::vector<Sample> with_sum = sums.samples;
     add_missing(products->second.samples, &sums);
     add_missing(with_sum, &products->second);
+  }
+}
+
+// Parts that few layers have were measured alone only: of its size another kernel of the same
+// operator suffers as much.
+void MeasuredOperators::ShareSlowdowns() {
+  for (auto& [key, table] : tables_) {
+    if (IsLaunchedWithPartner(std::get<Fusion>(key))) continue;
+    for (const auto& [other_key, other] : tables_) {
+      Key same_part = other_key;
+      std::get<Fusion>(same_part) = std::get<Fusion>(key);
+      if (same_part != key || IsLaunchedWithPartner(std::get<Fusion>(other_key))) continue;
+      for (Sample& sample : table.samples) {
+        const auto of_size = std::find_if(other.samples.begin(), other.samples.end(),
+                                          [&](const Sample& x) { return x.sizes == sample.sizes; });
+        if (of_size == other.samples.end()) continue;
+        for (std::size_t i = 0; i < kConditions; ++i) {
+          if (sample.correction.has[i] || !of_size->correction.has[i]) continue;
+          sample.correction.slowdown[i] = of_size->correction.slowdown[i];
+          sample.correction.has[i] = true;
+        }
+      }
+    }
   }
 }
 

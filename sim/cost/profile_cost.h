@@ -41,7 +41,8 @@ class MeasuredOperators {
   };
   // Never measured at all (op, dtype, flags): the bare roofline, extrapolated. `fusion` is its part
   // in a pair. What was measured in other parts only takes their time, extrapolated; what its
-  // partner's kernel does takes no part's but its own, and none where that was not measured.
+  // partner's kernel does takes no part's but its own, and none where that was not measured. How
+  // much slower an operator is beside others is that of another part where its own lacks it.
   Estimate Of(const OpShape& shape, Fusion fusion = Fusion::kAlone) const {
     return Find(shape, /*on_host=*/false, fusion);
   }
@@ -85,6 +86,7 @@ class MeasuredOperators {
   static Sizes SizesOf(const OpShape& shape);
   static void AddTo(Table* table, const Sample& sample);
   void ShareProducts();
+  void ShareSlowdowns();
   const Table* FindTable(Key key, bool* of_other_part) const;
   static void AddSlowdowns(const Correction& correction, Estimate* estimate);
   static Correction Interpolate(const Table& table, const Sizes& sizes);

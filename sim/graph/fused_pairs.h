@@ -36,7 +36,7 @@ inline bool IsLaunchedWithPartner(Fusion fusion) {
   return fusion == Fusion::kWithNext || fusion == Fusion::kWithPrevious;
 }
 
-// Which pairs a backend fuses.
+// Which pairs a backend fuses; each has those of the ones before.
 enum class PairRule : std::uint8_t {
   kNoPairs,
   kSameBits,  // Those whose numbers are, to the bit, those of the two tasks.

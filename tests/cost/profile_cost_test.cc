@@ -405,6 +405,25 @@ TEST(PairsInProfileTest, WhatWasMeasuredInOtherPartsOnlyIsExtrapolated) {
   EXPECT_TRUE(sum.modelled);
 }
 
+TEST(PairsInProfileTest, PartsSufferAlikeWhereOneWasMeasured) {
+  const MeasuredOperators operators = Operators(Parse(R"(
+      operators { op: 'gemm_forward' dtype: 'bf16' dims: 64 dims: 64 dims: 64 median_s: 2e-4
+                  beside_h2d_s: 2.2e-4 }
+      operators { op: 'gemm_forward' dtype: 'bf16' dims: 64 dims: 64 dims: 64 median_s: 4e-4
+                  fusion: GEMM_ADD beside_h2d_s: 6e-4 beside_copies_s: 8e-4 }
+      operators { op: 'add' dtype: 'bf16' dims: 64 dims: 64 median_s: 1e-4 }
+      operators { op: 'add' dtype: 'bf16' dims: 64 dims: 64 median_s: 2e-6 beside_h2d_s: 4e-6
+                  fusion: WITH_PREVIOUS }
+      fused_pairs: ALL_PAIRS)"),
+                                                PlainCluster());
+  const MeasuredOperators::Estimate alone = operators.Of(Gemm(64, 64, 64));
+  EXPECT_DOUBLE_EQ(alone.beside_h2d, 1.1);
+  EXPECT_DOUBLE_EQ(alone.beside_both, 2);
+  EXPECT_EQ(alone.beside_d2h, 0);
+  // No kernel's slowdown is nobody's.
+  EXPECT_EQ(operators.Of({.op = OpCode::kAdd, .dims = {64, 64}}).beside_h2d, 0);
+}
+
 // Two sums of one size: one behind its product, one behind a collective.
 TEST(PairsInProfileTest, GraphsTakeOfEachTaskItsPart) {
   GraphBuilder builder(1);
