@@ -11,8 +11,8 @@ S seconds are left out, and said to be. OUT gets what each command printed, the 
 every row JSON and compressed traces. Exit status 1 if a row failed.
 
 What if: FOLDER is the OUT of a run on one GPU. From that profile, with this run's table of
-collectives and nothing else of it, each plan is simulated again, and compared with what was
-measured here.
+collectives (and the delays before them) and nothing else of it, each plan is simulated again, and
+compared with what was measured here.
 """
 
 import argparse
@@ -148,7 +148,8 @@ def blocks(text, name):
 
 
 def what_if(options, entry, model_file, plan, profile, stem):
-    """Simulates the plan from a one-GPU profile and a table of collectives."""
+    """Simulates the plan from a one-GPU profile and a table of collectives, with what passes where
+    ranks meet and lanes of collectives wait."""
     one = options.what_if / 'work' / f"{entry['model']}.profile.textproto"
     if not one.exists():
         entry['what_if_failed'] = f'no {one}'
@@ -158,6 +159,9 @@ def what_if(options, entry, model_file, plan, profile, stem):
     text = one.read_text() + ''.join(blocks(here, 'collectives'))
     text = re.sub(r'^  node {\n    gpus: 1\n', f'  node {{\n    gpus: {options.gpus}\n'
                   + (link.group(0) if link else ''), text, flags=re.MULTILINE)
+    for field in ('lane_handoff_s', 'meeting_s'):
+        if not re.search(f'^{field}:', text, re.MULTILINE):
+            text += ''.join(re.findall(f'^{field}: .*\n', here, re.MULTILINE))
     mixed, result = (pathlib.Path(f'{stem}.what-if.{name}') for name in ('profile.textproto', 'json'))
     mixed.write_text(text)
     status = run([options.twinstep, 'simulate', '--model', model_file, '--gpus', str(options.gpus),
