@@ -62,6 +62,9 @@ void CheckOperators(const Profile& profile, FieldErrors* errors) {
     entry.Require(
         sample.fusion() == OperatorSample::ALONE || profile.fused_pairs() != Profile::UNTOLD,
         "fusion", "is of a profile without fused_pairs");
+    entry.Require(IsTimeOrNone(sample.rested_beside_h2d_s()), "rested_beside_h2d_s", kNoTime);
+    entry.Require(IsTimeOrNone(sample.rested_beside_d2h_s()), "rested_beside_d2h_s", kNoTime);
+    entry.Require(IsTimeOrNone(sample.rested_beside_copies_s()), "rested_beside_copies_s", kNoTime);
     entry.Require(IsTimeOrNone(sample.lets_in_s()), "lets_in_s", kNoTime);
   }
 }

@@ -45,6 +45,9 @@ void AddOperator(const Primitive& primitive, const Summary& alone, const Primiti
   sample->set_beside_h2d_s(MedianOf(times.beside_h2d_s));
   sample->set_beside_collective_s(MedianOf(times.beside_collective_s));
   sample->set_rested_s(MedianOf(times.rested_s));
+  sample->set_rested_beside_h2d_s(MedianOf(times.rested_beside_h2d_s));
+  sample->set_rested_beside_d2h_s(MedianOf(times.rested_beside_d2h_s));
+  sample->set_rested_beside_copies_s(MedianOf(times.rested_beside_copies_s));
   sample->set_lets_in_s(MedianOf(times.lets_in_s));
 }
 

@@ -78,7 +78,8 @@ void GpuMeasurement::AddLetsIn(const std::map<Primitive, double>& lets_in_s) {
   }
 }
 
-bool GpuMeasurement::Lack(const Layers& layers, TimesMember member) const {
+bool GpuMeasurement::Lack(const Layers& layers, TimesMember member,
+                          const std::function<bool(const Primitive&)>& wanted) const {
   const TaskGraph& graph = layers.plan.graph;
   const FusedPairs pairs = PairsOf(layers.plan);
   double all_s = 0, lacking_s = 0;
@@ -88,7 +89,7 @@ bool GpuMeasurement::Lack(const Layers& layers, TimesMember member) const {
     const PrimitiveTimes& times = samples_.primitives.times.at(*primitive);
     const double seconds = Summarize(times.alone_s).median;
     all_s += seconds;
-    if ((times.*member).empty()) lacking_s += seconds;
+    if ((times.*member).empty() && wanted(*primitive)) lacking_s += seconds;
   }
   return lacking_s >= kFewTime * all_s;
 }

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -88,7 +89,12 @@ class GpuMeasurement {
   void AddLetsIn(const std::map<Primitive, double>& lets_in_s);
   // Whether enough of the layers' operators were not measured so, by their time: others stand for
   // few.
-  bool Lack(const Layers& layers, TimesMember member) const;
+  bool Lack(const Layers& layers, TimesMember member) const {
+    return Lack(layers, member, [](const Primitive&) { return true; });
+  }
+  // Of those that are `wanted`.
+  bool Lack(const Layers& layers, TimesMember member,
+            const std::function<bool(const Primitive&)>& wanted) const;
 
   // Products of a rank over all that its layers do; 0 until layers were measured.
   double layers_flops_per_s() const { return layers_flops_per_s_; }

@@ -130,19 +130,17 @@ Status MeasureClocks(const LoweredPlan& layers, const RepeatedRunOptions& run_op
   return ClockMeasurement(layers, run_options, options).Run(times);
 }
 
-Status MeasureRested(const LoweredPlan& one_layer, double boost_s,
-                     const RepeatedRunOptions& run_options, const ClockOptions& options,
+Status MeasureRested(RepeatedRun* run, double boost_s, const ClockOptions& options,
+                     PhaseTimes* phase_times, const std::function<bool(TaskId)>& counts,
                      Means* rested) {
-  RepeatedRun run(one_layer, run_options);
-  if (const Status started = run.Start(/*fill_buffers=*/false); !started.ok()) return started;
-  if (const Status warm = run.WarmUp(0); !warm.ok()) return warm;
-  const PhaseTimes::Part part(run_options.phase_times, &PhaseTime::measuring_s);
+  if (const Status warm = run->WarmUp(0); !warm.ok()) return warm;
+  const PhaseTimes::Part part(phase_times, &PhaseTime::measuring_s);
   const auto boost_ns = static_cast<std::int64_t>(boost_s * 1e9);
   for (int i = 0; i <= options.repeats; ++i) {
     Rest(options.long_rest_s);
-    if (const Status done = run.RunIteration(); !done.ok()) return done;
+    if (const Status done = run->RunIteration(); !done.ok()) return done;
     if (i == 0) continue;  // Caches of the host, and what drivers do late.
-    run.Collect(rested, [&](TaskId id) { return run.Time(id).end_ns <= boost_ns; });
+    run->Collect(rested, [&](TaskId id) { return run->Time(id).end_ns <= boost_ns && counts(id); });
   }
   return Unit{};
 }

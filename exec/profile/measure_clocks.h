@@ -5,8 +5,12 @@
 //   Status done = MeasureClocks(layers, {.make_backend = ...}, {}, &clocks);
 #pragma once
 
+#include <functional>
+
+#include "exec/profile/phase_times.h"
 #include "exec/profile/plan_run.h"
 #include "exec/profile/repeated_run.h"
+#include "sim/graph/task_graph.h"
 #include "sim/result.h"
 
 namespace twinstep {
@@ -29,10 +33,11 @@ struct ClockTimes {
 Status MeasureClocks(const LoweredPlan& layers, const RepeatedRunOptions& run_options,
                      const ClockOptions& options, ClockTimes* times);
 
-// What primitives take after a rest, those that end within `boost_s`; `one_layer` should not take
-// longer.
-Status MeasureRested(const LoweredPlan& one_layer, double boost_s,
-                     const RepeatedRunOptions& run_options, const ClockOptions& options,
+// What primitives take after a rest: of the tasks that count (whether they do is asked after each
+// iteration) those that end within `boost_s`. The run, which has been started, should compute from
+// the begin on and not much longer.
+Status MeasureRested(RepeatedRun* run, double boost_s, const ClockOptions& options,
+                     PhaseTimes* phase_times, const std::function<bool(TaskId)>& counts,
                      Means* rested);
 
 }  // namespace twinstep

@@ -31,6 +31,9 @@ struct PrimitiveTimes {
   std::vector<double> beside_compute_s = {}, both_ways_s = {};
   // Operators beside copies H2D only, beside collectives, and after a rest.
   std::vector<double> beside_h2d_s = {}, beside_collective_s = {}, rested_s = {};
+  // After a rest, beside copies H2D only, D2H only, and both ways.
+  std::vector<double> rested_beside_h2d_s = {}, rested_beside_d2h_s = {};
+  std::vector<double> rested_beside_copies_s = {};
   bool takes_turns = false;            // As CollectiveSample's (hw_specs/profile.proto).
   std::vector<double> lets_in_s = {};  // As OperatorSample's.
 };

@@ -1,9 +1,18 @@
 #include "exec/profile/measure_rests.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <set>
+#include <tuple>
+#include <vector>
 
 #include "exec/profile/measure_clocks.h"
+#include "exec/profile/measure_copies.h"
+#include "exec/profile/plan_run.h"
+#include "exec/profile/primitive.h"
+#include "exec/profile/probe_runs.h"
 #include "exec/profile/repeated_run.h"
+#include "sim/graph/task_graph.h"
 #include "sim/plan/resolved_plan.h"
 
 namespace twinstep {
@@ -24,6 +33,51 @@ Status MeasureClocksOfOneRank(GpuMeasurement* gpu) {
   return layers.ok() ? measure(layers.value()) : layers.error();
 }
 
+// What is computed where a plan has copies, too.
+std::set<Primitive> ComputedBesideCopies(const std::vector<TaskGraph>& wholes) {
+  std::set<Primitive> computed;
+  for (const TaskGraph& whole : wholes) {
+    const auto is_copy = [](const Task& task) { return IsCopy(task.kind); };
+    if (std::ranges::none_of(whole.tasks, is_copy)) continue;
+    const std::vector<Primitive> primitives = PrimitivesOf(whole);
+    computed.insert(primitives.begin(), primitives.end());
+  }
+  return computed;
+}
+
+Status MeasureRestedAlone(GpuMeasurement* gpu, const LoweredPlan& layer) {
+  RepeatedRun run(layer, gpu->RunOptions());
+  if (const Status started = run.Start(/*fill_buffers=*/false); !started.ok()) return started;
+  Means rested;
+  const Status done = MeasureRested(
+      &run, gpu->samples().clocks.boost_s, gpu->sizes().clocks, gpu->options().phase_times,
+      [](TaskId) { return true; }, &rested);
+  for (const auto& [primitive, times] : rested) {
+    if (primitive.group_size == 0) AppendTo(&gpu->TimesOf(primitive).rested_s, times);
+  }
+  return done;
+}
+
+Status MeasureRestedBesideCopies(GpuMeasurement* gpu, std::uint32_t ranks,
+                                 const LoweredPlan& layer) {
+  const double boost_s = gpu->samples().clocks.boost_s;
+  for (const auto& [h2d, d2h, member] :
+       {std::tuple<bool, bool, TimesMember>{true, false, &PrimitiveTimes::rested_beside_h2d_s},
+        {false, true, &PrimitiveTimes::rested_beside_d2h_s},
+        {true, true, &PrimitiveTimes::rested_beside_copies_s}}) {
+    Means rested;
+    const Status done = gpu->Runs().MeasureBesideRested(
+        {.layers = &layer, .first = CopiesBeside(*gpu, ranks, h2d, d2h, kBesideMargin * boost_s)},
+        boost_s, gpu->sizes().clocks, &rested);
+    if (!done.ok()) return done;
+    for (const auto& [primitive, times] : rested) {
+      if (primitive.group_size > 0 || IsCopy(primitive.shape.op)) continue;
+      AppendTo(&(gpu->TimesOf(primitive).*member), times);
+    }
+  }
+  return Unit{};
+}
+
 }  // namespace
 
 Status MeasureRests(GpuMeasurement* gpu) {
@@ -32,17 +86,24 @@ Status MeasureRests(GpuMeasurement* gpu) {
   if (!(gpu->samples().clocks.boost_s > 0)) return Unit{};
   Model one = gpu->model();
   one.set_layers(1);
+  const std::set<Primitive> beside_copies = ComputedBesideCopies(gpu->wholes());
+  const auto is_beside_copies = [&beside_copies](const Primitive& primitive) {
+    return beside_copies.contains(primitive);
+  };
   for (const GpuMeasurement::Layers& layers : gpu->layers()) {
-    if (!gpu->Lack(layers, &PrimitiveTimes::rested_s)) continue;
+    const bool alone = gpu->Lack(layers, &PrimitiveTimes::rested_s);
+    const bool beside =
+        gpu->Lack(layers, &PrimitiveTimes::rested_beside_copies_s, is_beside_copies);
+    if (!alone && !beside) continue;
     const Result<LoweredPlan> layer = gpu->LowerLayers(one, *layers.of, {});
     if (!layer.ok()) return layer.error();
-    Means rested;
-    const Status done = MeasureRested(layer.value(), gpu->samples().clocks.boost_s,
-                                      gpu->RunOptions(), gpu->sizes().clocks, &rested);
-    if (!done.ok()) return done;
-    for (const auto& [primitive, times] : rested) {
-      if (primitive.group_size == 0) AppendTo(&gpu->TimesOf(primitive).rested_s, times);
+    if (alone) {
+      const Status done = MeasureRestedAlone(gpu, layer.value());
+      if (!done.ok()) return done;
     }
+    if (!beside) continue;
+    const Status done = MeasureRestedBesideCopies(gpu, layers.ranks(), layer.value());
+    if (!done.ok()) return done;
   }
   return Unit{};
 }

@@ -94,6 +94,18 @@ Status ProbeRuns::MeasureBeside(const Beside& beside, Means* means,
   return done;
 }
 
+Status ProbeRuns::MeasureBesideRested(const Beside& beside, double boost_s,
+                                      const ClockOptions& clocks, Means* means) const {
+  const LoweredPlan& layers = *beside.layers;
+  RepeatedRun run(Lowered(twinstep::Beside(beside.first, layers.graph), layers.model, layers.plan),
+                  options_);
+  if (const Status started = run.Start(/*fill_buffers=*/false); !started.ok()) return started;
+  const BesideTimes times(run, beside.first);
+  return MeasureRested(
+      &run, boost_s, clocks, options_.phase_times,
+      [&times](TaskId id) { return times.IsBeside(id); }, means);
+}
+
 Status ProbeRuns::MeasureOverlap(const Overlap& overlap, CollectiveOverlap::Times* times,
                                  std::int64_t* overhead_bytes) const {
   const LoweredPlan& layers = *overlap.layers;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "exec/profile/collective_overlap.h"
+#include "exec/profile/measure_clocks.h"
 #include "exec/profile/merge_graphs.h"
 #include "exec/profile/plan_run.h"
 #include "exec/profile/primitive.h"
@@ -49,6 +50,11 @@ class ProbeRuns {
   // What both take together, each task that ran all the time beside the other graph's.
   // `overhead_bytes` grows to what the run has on the device besides its arena.
   Status MeasureBeside(const Beside& beside, Means* means, std::int64_t* overhead_bytes) const;
+
+  // The same after a rest, of tasks that end within `boost_s` (measure_clocks.h). All begins at
+  // once, and `beside` has no use for its times.
+  Status MeasureBesideRested(const Beside& beside, double boost_s, const ClockOptions& clocks,
+                             Means* means) const;
 
   struct Overlap {
     const LoweredPlan* layers = nullptr;

@@ -279,6 +279,9 @@ class CostBuilder {
     cost->beside_collective = slowdown(estimate.beside_collective);
     if (out_.clocks.boost_ps > 0) {
       cost->rested_speedup = std::max(1.0F, slowdown(estimate.rested_speedup));
+      cost->rested_beside_h2d = slowdown(estimate.rested_beside_h2d);
+      cost->rested_beside_d2h = slowdown(estimate.rested_beside_d2h);
+      cost->rested_beside_both = slowdown(estimate.rested_beside_both);
     }
     const double most = out_.interference.compute_beside_copy() - 1;
     if (estimate.beside_both > 0 && most > 0) {

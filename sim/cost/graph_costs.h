@@ -77,8 +77,10 @@ struct TaskCost {
   // COMPUTE: after so much of fixed_ps the next kernel's turn begins, beside the rest; 0 = after
   // all.
   Picoseconds lets_in_ps = 0;
-  // COMPUTE: how much faster after a rest, while the GPU's clocks are high.
+  // COMPUTE: how much faster after a rest, while the GPU's clocks are high; and, as measured, time
+  // beside copies over time alone then. 0 = as while they are not.
   float rested_speedup = 1;
+  float rested_beside_h2d = 0, rested_beside_d2h = 0, rested_beside_both = 0;
   // With worker threads: time while all of them work, relative to one that works alone.
   float busy_slowdown = 1;
   bool extrapolated = false;  // Outside the profile's range.

@@ -58,6 +58,9 @@ MeasuredOperators::MeasuredOperators(const Profile& profile, const OperatorRoofl
         {kBesideBoth, measured.beside_copies_s()},
         {kBesideCollective, measured.beside_collective_s()},
         {kRested, measured.rested_s()},
+        {kRestedBesideH2D, measured.rested_beside_h2d_s()},
+        {kRestedBesideD2H, measured.rested_beside_d2h_s()},
+        {kRestedBesideBoth, measured.rested_beside_copies_s()},
         {kLetsIn, measured.lets_in_s()}};
     for (const auto& [condition, seconds] : conditions) {
       if (!(seconds > 0)) continue;
@@ -222,7 +225,12 @@ void MeasuredOperators::AddSlowdowns(const Correction& correction, Estimate* est
   estimate->beside_both = slowdown(kBesideBoth);
   estimate->beside_collective = slowdown(kBesideCollective);
   estimate->lets_in = slowdown(kLetsIn);
-  if (correction.has[kRested]) estimate->rested_speedup = 1 / slowdown(kRested);
+  if (!correction.has[kRested]) return;
+  estimate->rested_speedup = 1 / slowdown(kRested);
+  // Over time alone at those clocks.
+  estimate->rested_beside_h2d = slowdown(kRestedBesideH2D) * estimate->rested_speedup;
+  estimate->rested_beside_d2h = slowdown(kRestedBesideD2H) * estimate->rested_speedup;
+  estimate->rested_beside_both = slowdown(kRestedBesideBoth) * estimate->rested_speedup;
 }
 
 std::optional<MeasuredOperators::Estimate> MeasuredOperators::OnHost(const OpShape& shape) const {

@@ -37,7 +37,9 @@ class MeasuredOperators {
     double beside_h2d = 0, beside_d2h = 0, beside_both = 0;  // While copies run.
     double beside_collective = 0;
     double rested_speedup = 0;  // `seconds` over the time after a rest.
-    double lets_in = 0;         // When kernels that wait for it begin, over `seconds`.
+    // After a rest while copies run, over the time after a rest.
+    double rested_beside_h2d = 0, rested_beside_d2h = 0, rested_beside_both = 0;
+    double lets_in = 0;  // When kernels that wait for it begin, over `seconds`.
   };
   // Never measured at all (op, dtype, flags): the bare roofline, extrapolated. `fusion` is its part
   // in a pair. What was measured in other parts only takes their time, extrapolated; what its
@@ -61,6 +63,9 @@ class MeasuredOperators {
     kBesideBoth,
     kBesideCollective,
     kRested,
+    kRestedBesideH2D,
+    kRestedBesideD2H,
+    kRestedBesideBoth,
     kLetsIn
   };
   static constexpr std::size_t kConditions = kLetsIn + 1;

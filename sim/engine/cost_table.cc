@@ -176,9 +176,15 @@ Status CheckSegments(const GraphCosts& costs, std::size_t index) {
 Status CheckSlowdowns(const TaskCost& cost, std::size_t index) {
   if (cost.rested_speedup == 0) return BadCost(StrCat("cost ", index, ": rested_speedup is 0"));
   const std::pair<const char*, float> slowdowns[] = {
-      {"beside_h2d", cost.beside_h2d},         {"beside_d2h", cost.beside_d2h},
-      {"beside_both", cost.beside_both},       {"beside_collective", cost.beside_collective},
-      {"beside_compute", cost.beside_compute}, {"rested_speedup", cost.rested_speedup}};
+      {"beside_h2d", cost.beside_h2d},
+      {"beside_d2h", cost.beside_d2h},
+      {"beside_both", cost.beside_both},
+      {"beside_collective", cost.beside_collective},
+      {"beside_compute", cost.beside_compute},
+      {"rested_speedup", cost.rested_speedup},
+      {"rested_beside_h2d", cost.rested_beside_h2d},
+      {"rested_beside_d2h", cost.rested_beside_d2h},
+      {"rested_beside_both", cost.rested_beside_both}};
   for (const auto& [name, slowdown] : slowdowns) {
     if (IsFactor(static_cast<double>(slowdown))) continue;
     return BadCost(StrCat("cost ", index, ": ", name, " ", slowdown, " is not in (1e-6, 1e6)"));
@@ -200,8 +206,9 @@ void SetSpeeds(const TaskCost& cost, const Interference& x, PreparedCost* prepar
   for (std::size_t state = 0; state < prepared->compute_speed.size(); ++state) {
     const RankWork beside{
         .h2d = (state & 1) != 0, .d2h = (state & 4) != 0, .communication = (state & 2) != 0};
-    const double speedup = (state & 8) != 0 ? static_cast<double>(cost.rested_speedup) : 1;
-    prepared->compute_speed[state] = ToSpeed(speedup / ComputeSlowdown(cost, x, beside));
+    const bool rested = (state & 8) != 0;
+    const double speedup = rested ? static_cast<double>(cost.rested_speedup) : 1;
+    prepared->compute_speed[state] = ToSpeed(speedup / ComputeSlowdown(cost, x, beside, rested));
   }
   prepared->communication_speed = ToSpeed(1 / CommunicationSlowdown(cost, x, {.compute = true}));
 }
@@ -335,8 +342,12 @@ Result<CostTable> BuildCostTable(const TaskGraph& graph, const GraphCosts& costs
     prepared.segment_count = cost.segment_count;
     SetSpeeds(cost, x, &prepared);
     const auto& speed = prepared.compute_speed;
-    table.copy_slows_compute = table.copy_slows_compute || speed[1] != kFullSpeed ||
-                               speed[4] != kFullSpeed || speed[5] != kFullSpeed;
+    // At low clocks and at high ones.
+    for (const std::size_t alone : {0, 8}) {
+      for (const std::size_t copies : {1, 4, 5}) {
+        if (speed[alone + copies] != speed[alone]) table.copy_slows_compute = true;
+      }
+    }
     table.collective_slows_compute = table.collective_slows_compute || speed[2] != kFullSpeed;
     table.compute_slows_collective =
         table.compute_slows_collective || prepared.communication_speed != kFullSpeed;

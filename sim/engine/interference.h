@@ -23,20 +23,24 @@ inline double Or(double factor, double otherwise) {
 
 }  // namespace interference_internal
 
-// Of a COMPUTE task, time over time alone.
-inline double ComputeSlowdown(const TaskCost& cost, const Interference& x, const RankWork& beside) {
+// Of a COMPUTE task, time over time alone, both at high clocks (`rested`) or both not.
+inline double ComputeSlowdown(const TaskCost& cost, const Interference& x, const RankWork& beside,
+                              bool rested) {
   using interference_internal::Or;
-  const auto of = [&cost](float measured, double factor) {
+  const auto of = [&cost, rested](float measured, double factor, float measured_rested = 0) {
+    if (rested && measured_rested > 0) return static_cast<double>(measured_rested);
     if (measured > 0) return static_cast<double>(measured);
     return 1 + static_cast<double>(cost.interference_sensitivity) * (factor - 1);
   };
   double slowdown = 1;
   if (beside.h2d && beside.d2h) {
-    slowdown = of(cost.beside_both, OneIfUnset(x.compute_beside_copy()));
+    slowdown = of(cost.beside_both, OneIfUnset(x.compute_beside_copy()), cost.rested_beside_both);
   } else if (beside.h2d) {
-    slowdown = of(cost.beside_h2d, Or(x.compute_beside_h2d(), x.compute_beside_copy()));
+    slowdown = of(cost.beside_h2d, Or(x.compute_beside_h2d(), x.compute_beside_copy()),
+                  cost.rested_beside_h2d);
   } else if (beside.d2h) {
-    slowdown = of(cost.beside_d2h, Or(x.compute_beside_d2h(), x.compute_beside_copy()));
+    slowdown = of(cost.beside_d2h, Or(x.compute_beside_d2h(), x.compute_beside_copy()),
+                  cost.rested_beside_d2h);
   }
   if (beside.communication) {
     slowdown *= of(cost.beside_collective, OneIfUnset(x.compute_beside_collective()));

@@ -169,8 +169,9 @@ class SimgridReplay {
       for (std::size_t state = 0; state < kComputeStates; ++state) {
         const RankWork beside{
             .h2d = (state & 1) != 0, .d2h = (state & 2) != 0, .communication = (state & 4) != 0};
-        const double speedup = (state & 8) != 0 ? static_cast<double>(cost.rested_speedup) : 1;
-        slow_downs[state] = ComputeSlowdown(cost, costs_.interference, beside) / speedup;
+        const bool rested = (state & 8) != 0;
+        const double speedup = rested ? static_cast<double>(cost.rested_speedup) : 1;
+        slow_downs[state] = ComputeSlowdown(cost, costs_.interference, beside, rested) / speedup;
       }
       const auto [it, is_new] = index_of.try_emplace(slow_downs, slow_downs_.size());
       if (is_new) slow_downs_.insert(slow_downs_.end(), slow_downs.begin(), slow_downs.end());

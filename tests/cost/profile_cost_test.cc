@@ -279,6 +279,24 @@ TEST(MeasuredMovementsTest, SumsDependOnTheirType) {
   EXPECT_TRUE(movements.Collective(never, two, &cost));
 }
 
+TEST(MeasuredOperatorsTest, RestedBesideCopiesIsOverRestedAlone) {
+  const MeasuredOperators operators = Operators(Parse(R"(
+      operators { op: "add" dtype: "bf16" dims: 1000 median_s: 10e-6 rested_s: 8e-6
+                  rested_beside_h2d_s: 10e-6 rested_beside_copies_s: 12e-6 }
+      operators { op: "add" dtype: "bf16" dims: 2000 median_s: 20e-6
+                  rested_beside_h2d_s: 30e-6 })"),
+                                                PlainCluster());
+  OpShape add{.op = OpCode::kAdd, .dtype = Dtype::kBf16, .dims = {1000}};
+  EXPECT_NEAR(operators.Of(add).rested_speedup, 1.25, 1e-12);
+  EXPECT_NEAR(operators.Of(add).rested_beside_h2d, 1.25, 1e-12);
+  EXPECT_NEAR(operators.Of(add).rested_beside_both, 1.5, 1e-12);
+  EXPECT_EQ(operators.Of(add).rested_beside_d2h, 0);  // Not measured.
+  // Without a time after a rest there is nothing to relate it to.
+  add.dims = {2000};
+  EXPECT_EQ(operators.Of(add).rested_speedup, 0);
+  EXPECT_EQ(operators.Of(add).rested_beside_h2d, 0);
+}
+
 TEST(MeasuredOperatorsTest, BusyTimeShardsAndHost) {
   const Cluster cluster = PlainCluster();
   const MeasuredOperators operators = Operators(Parse(R"(

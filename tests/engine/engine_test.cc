@@ -420,6 +420,34 @@ TEST_P(EngineTest, ComputeIsFasterAfterARest) {
   ExpectTime(replay.end_ps[builder.Id(first)], 8'000'000'000, "rested from the begin");
 }
 
+// At high clocks copies cost what was measured there: 10 ms of work, 4 of them alone after a rest
+// at 1.25 times the speed, then beside an H2D, which takes 1.6 times the time of that speed.
+TEST_P(EngineTest, CopiesSlowRestedComputeByWhatWasMeasuredThere) {
+  GraphBuilder builder(1);
+  const TaskId compute = AddTask(builder, 0, TaskKind::kCompute, Lane::kCompute);
+  const TaskId wait = AddTask(builder, 0, TaskKind::kHost, Lane::kHost);
+  const TaskId copy = AddTask(builder, 0, TaskKind::kH2D, Lane::kH2D);
+  builder.Order(wait, copy);
+  const TaskGraph graph = builder.Build();
+  CostBuilder costs(graph);
+  costs.Set(builder.Id(compute), 10'000'000'000, {});
+  costs.Set(builder.Id(wait), 4'000'000'000, {});
+  costs.Set(builder.Id(copy), 50'000'000'000, {});
+  SetClocks(costs.costs(), /*boost_per_rest=*/0.5);
+  costs.costs().clocks.left_ps = {50'000'000'000};
+  costs.interference().set_compute_beside_copy(1.25);
+  const auto end_ps = [&] { return Run(graph, costs.costs()).end_ps[builder.Id(compute)]; };
+  // 5 ms of the work in 4, the other 5 at full speed.
+  ExpectTime(end_ps(), 9'000'000'000, "as at low clocks");
+  for (TaskCost& cost : costs.costs().costs) cost.rested_beside_h2d = 2.5F;
+  ExpectTime(end_ps(), 14'000'000'000, "as at high clocks");
+  for (TaskCost& cost : costs.costs().costs) cost.rested_beside_d2h = cost.rested_beside_both = 3;
+  ExpectTime(end_ps(), 14'000'000'000, "of the other ways nothing");
+  // At low clocks: 4 ms alone, 6 of the work at 1 / 1.25.
+  costs.costs().clocks.boost_ps = 0;
+  ExpectTime(end_ps(), 11'500'000'000, "low clocks");
+}
+
 TEST_P(EngineTest, NoMoreBoostIsLeftThanThereIsRoomFor) {
   GraphBuilder builder(1);
   const TaskId only = AddTask(builder, 0, TaskKind::kCompute, Lane::kCompute);

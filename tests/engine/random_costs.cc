@@ -39,6 +39,10 @@ class Generator {
                                .left_ps = {}};
       for (TaskCost& cost : costs_.costs().costs) {
         cost.rested_speedup = static_cast<float>(Between(1, 1.3));
+        for (float* slowdown :
+             {&cost.rested_beside_h2d, &cost.rested_beside_d2h, &cost.rested_beside_both}) {
+          if (Below(3) == 0) *slowdown = static_cast<float>(Between(1, 2));
+        }
       }
     }
     if (o_.turns) DrawTurns();
