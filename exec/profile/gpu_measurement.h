@@ -112,6 +112,10 @@ class GpuMeasurement {
   RepeatedRunOptions RunOptions() const { return RunOptions(options_.pairs); }
   RepeatedRunOptions RunOptions(PairRule pairs) const;
   ProbeRuns Runs() const;  // Where the first plan's tasks stand.
+  // That the backend fuses.
+  FusedPairs PairsOf(const LoweredPlan& lowered) const {
+    return FindFusedPairs(lowered.graph, options_.pairs, &lowered.arena);
+  }
   // Appends to what primitives take alone; with `wanted` of these only, as far as they have no
   // times yet.
   Status MeasureAlone(ProbeGraph probes, double share) {
@@ -121,10 +125,6 @@ class GpuMeasurement {
                       const std::set<Primitive>* wanted = nullptr);
 
  private:
-  FusedPairs PairsOf(const LoweredPlan& lowered) const {
-    return FindFusedPairs(lowered.graph, options_.pairs, &lowered.arena);
-  }
-
   const Model& model_;
   const std::vector<GpuPlan>& plans_;
   const GpuMeasureOptions& options_;

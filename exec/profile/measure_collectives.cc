@@ -16,6 +16,7 @@
 #include "exec/profile/probe_graph.h"
 #include "exec/profile/probe_runs.h"
 #include "exec/profile/statistics.h"
+#include "sim/graph/fused_pairs.h"
 #include "sim/graph/task_graph.h"
 
 namespace twinstep {
@@ -115,17 +116,21 @@ std::vector<Meeting> MissingBesideLayers(const GpuMeasurement& gpu,
 }
 
 // Of the first rank, in their order.
-std::vector<double> OperatorSeconds(const GpuMeasurement& gpu, const TaskGraph& graph) {
+std::vector<ComputeTime> ComputeTimesOf(const GpuMeasurement& gpu, const LoweredPlan& layers) {
   std::map<Primitive, double> seconds_of;
   for (const auto& [primitive, times] : gpu.samples().primitives.times) {
     seconds_of[primitive] = Summarize(times.alone_s).median;
   }
-  std::vector<double> seconds;
+  const TaskGraph& graph = layers.graph;
+  const FusedPairs pairs = gpu.PairsOf(layers);
+  std::vector<ComputeTime> times;
   for (TaskId id = graph.rank_begin[0]; id < graph.rank_begin[1]; ++id) {
     if (graph.tasks[id].kind != TaskKind::kCompute) continue;
-    seconds.push_back(seconds_of[*PrimitiveOf(graph, id)]);
+    const bool is_fused = pairs.Of(id) != Fusion::kAlone;
+    times.push_back({.seconds = seconds_of[*PrimitiveOf(graph, id, pairs)],
+                     .is_one_with_next = is_fused && pairs.partner[id] > id});
   }
-  return seconds;
+  return times;
 }
 
 }  // namespace
@@ -190,7 +195,7 @@ Status MeasureLayersBesideCollectives(GpuMeasurement* gpu) {
         {.layers = &layers.plan,
          .operations = std::move(operations).Finish(),
          .alone_s = std::move(alone_s),
-         .placements = PlaceApart(OperatorSeconds(*gpu, layers.plan.graph), operation_s),
+         .placements = PlaceApart(ComputeTimesOf(*gpu, layers.plan), operation_s),
          .warm_up_s = gpu->WarmUpSeconds(),
          .seconds = gpu->Share(kBesideCollectivesShare, gpu->layers().size())},
         &times, &gpu->samples().overhead_bytes);

@@ -1,6 +1,7 @@
 #include "exec/profile/measure_rests.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <set>
 #include <tuple>
@@ -34,12 +35,13 @@ Status MeasureClocksOfOneRank(GpuMeasurement* gpu) {
 }
 
 // What is computed where a plan has copies, too.
-std::set<Primitive> ComputedBesideCopies(const std::vector<TaskGraph>& wholes) {
+std::set<Primitive> ComputedBesideCopies(const GpuMeasurement& gpu) {
   std::set<Primitive> computed;
-  for (const TaskGraph& whole : wholes) {
+  for (std::size_t i = 0; i < gpu.wholes().size(); ++i) {
+    const TaskGraph& whole = gpu.wholes()[i];
     const auto is_copy = [](const Task& task) { return IsCopy(task.kind); };
     if (std::ranges::none_of(whole.tasks, is_copy)) continue;
-    const std::vector<Primitive> primitives = PrimitivesOf(whole);
+    const std::vector<Primitive> primitives = PrimitivesOf(whole, gpu.whole_pairs()[i]);
     computed.insert(primitives.begin(), primitives.end());
   }
   return computed;
@@ -86,7 +88,7 @@ Status MeasureRests(GpuMeasurement* gpu) {
   if (!(gpu->samples().clocks.boost_s > 0)) return Unit{};
   Model one = gpu->model();
   one.set_layers(1);
-  const std::set<Primitive> beside_copies = ComputedBesideCopies(gpu->wholes());
+  const std::set<Primitive> beside_copies = ComputedBesideCopies(*gpu);
   const auto is_beside_copies = [&beside_copies](const Primitive& primitive) {
     return beside_copies.contains(primitive);
   };

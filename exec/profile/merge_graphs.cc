@@ -142,18 +142,18 @@ TaskGraph Interleaved(const TaskGraph& operations, const TaskGraph& graph,
   return std::move(both).Finish(std::move(edges));
 }
 
-std::vector<Placement> PlaceApart(std::span<const double> operator_s,
+std::vector<Placement> PlaceApart(std::span<const ComputeTime> operators,
                                   std::span<const double> operation_s) {
   std::vector<Placement> placements;
   if (operation_s.empty()) return placements;
   double now_s = 0, free_s = 0;
-  for (std::size_t i = 0; i + 1 < operator_s.size(); ++i) {
-    now_s += operator_s[i];
-    if (now_s < free_s) continue;
+  for (std::size_t i = 0; i + 1 < operators.size(); ++i) {
+    now_s += operators[i].seconds;
+    if (now_s < free_s || operators[i].is_one_with_next) continue;
     const std::size_t operation = placements.size() % operation_s.size();
     placements.push_back({.operation = static_cast<RendezvousId>(operation),
                           .behind = static_cast<std::uint32_t>(i + 1)});
-    free_s = now_s + operator_s[i + 1] + kTimesApart * operation_s[operation];
+    free_s = now_s + operators[i + 1].seconds + kTimesApart * operation_s[operation];
   }
   return placements;
 }

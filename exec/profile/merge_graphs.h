@@ -38,10 +38,16 @@ struct Placement {
 TaskGraph Interleaved(const TaskGraph& operations, const TaskGraph& graph,
                       std::span<const Placement> placements);
 
+// A COMPUTE task as PlaceApart sees it.
+struct ComputeTime {
+  double seconds = 0;
+  bool is_one_with_next = false;  // One kernel computes both: nothing may begin between.
+};
+
 // Where the operations, one after the other and again and again, each are alone and behind an
 // operator that runs meanwhile: the next one begins when the last one, which may have to wait for
-// an operator, has long ended. `operator_s` of a rank's COMPUTE tasks, in their order.
-std::vector<Placement> PlaceApart(std::span<const double> operator_s,
+// an operator, has long ended. `operators`: a rank's COMPUTE tasks, in their order.
+std::vector<Placement> PlaceApart(std::span<const ComputeTime> operators,
                                   std::span<const double> operation_s);
 
 }  // namespace twinstep

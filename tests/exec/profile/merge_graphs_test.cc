@@ -133,15 +133,18 @@ TEST(Interleaved, NothingIsPlacedWhereARankHasNoSuchOperator) {
 TEST(PlaceApart, TheNextOneBeginsWhenTheLastOneHasLongEnded) {
   // Behind the first operator at 1; it may wait until 3 and takes less than 2 then: the next one
   // behind the operator that ends at 5, which may wait until 6 and take 4.
-  const std::vector<double> operator_s = {1, 2, 2, 1, 3, 2, 1, 1};
-  EXPECT_THAT(
-      PlaceApart(operator_s, std::vector<double>{1, 2}),
-      ElementsAre(Placement{.operation = 0, .behind = 1}, Placement{.operation = 1, .behind = 3},
-                  Placement{.operation = 0, .behind = 6}));
-  EXPECT_THAT(PlaceApart(operator_s, std::vector<double>{}), IsEmpty());
-  EXPECT_THAT(PlaceApart(std::vector<double>{}, std::vector<double>{1}), IsEmpty());
+  std::vector<ComputeTime> operators;
+  for (const double seconds : {1, 2, 2, 1, 3, 2, 1, 1}) operators.push_back({.seconds = seconds});
+  // Not within a kernel.
+  operators[0].is_one_with_next = true;
+  operators[1].is_one_with_next = true;
+  EXPECT_EQ(PlaceApart(operators, std::vector<double>{1, 2}).front(),
+            (Placement{.operation = 0, .behind = 3}));
+  EXPECT_THAT(PlaceApart(operators, std::vector<double>{}), IsEmpty());
+  EXPECT_THAT(PlaceApart(std::vector<ComputeTime>{}, std::vector<double>{1}), IsEmpty());
   // Not behind the last operator, beside which nothing would run.
-  EXPECT_THAT(PlaceApart(std::vector<double>{1}, std::vector<double>{1}), IsEmpty());
+  EXPECT_THAT(PlaceApart(std::vector<ComputeTime>{{.seconds = 1}}, std::vector<double>{1}),
+              IsEmpty());
 }
 
 }  // namespace
