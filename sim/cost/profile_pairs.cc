@@ -1,6 +1,24 @@
 #include "sim/cost/profile_pairs.h"
 
+#include <map>
+#include <string>
+
 namespace twinstep {
+namespace {
+
+// Equal for entries of one operator and size, whatever their part.
+std::string OperatorOf(const OperatorSample& sample) {
+  OperatorSample only;
+  only.set_op(sample.op());
+  only.set_dtype(sample.dtype());
+  only.set_flags(sample.flags());
+  *only.mutable_dims() = sample.dims();
+  only.set_count(sample.count());
+  only.set_on_host(sample.on_host());
+  return only.SerializeAsString();
+}
+
+}  // namespace
 
 // Equal numbers have equal names.
 static_assert(static_cast<int>(Fusion::kAlone) == OperatorSample::ALONE);
@@ -25,6 +43,25 @@ PairRule PairRuleOf(const Profile& profile) {
 Fusion FusionOf(const OperatorSample& sample) {
   return OperatorSample::Fusion_IsValid(sample.fusion()) ? static_cast<Fusion>(sample.fusion())
                                                          : Fusion::kAlone;
+}
+
+Profile CheapestParts(const Profile& profile) {
+  if (PairRuleOf(profile) == PairRule::kNoPairs) return profile;
+  Profile cheapest = profile;
+  cheapest.clear_operators();
+  cheapest.clear_fused_pairs();
+  std::map<std::string, OperatorSample*> of_operator;
+  for (const OperatorSample& sample : profile.operators()) {
+    OperatorSample*& least = of_operator[OperatorOf(sample)];
+    if (least == nullptr) {
+      least = cheapest.add_operators();
+    } else if (least->median_s() <= sample.median_s()) {
+      continue;
+    }
+    *least = sample;
+    least->clear_fusion();
+  }
+  return cheapest;
 }
 
 Profile::FusedPairs InProfile(PairRule rule) { return static_cast<Profile::FusedPairs>(rule); }

@@ -13,6 +13,11 @@ namespace twinstep {
 PairRule PairRuleOf(const Profile& profile);
 Fusion FusionOf(const OperatorSample& sample);
 
+// Of each operator and size the entry of the part that takes least, which then stands for all: for
+// bounds, which look at a few layers of one plan and must hold for others, where other operators
+// are fused.
+Profile CheapestParts(const Profile& profile);
+
 // The other way.
 Profile::FusedPairs InProfile(PairRule rule);
 OperatorSample::Fusion InProfile(Fusion fusion);

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "sim/cost/framework_costs.h"
+#include "sim/cost/profile_pairs.h"
 #include "sim/estimate/alone_times.h"
 #include "sim/estimate/protrain_memory.h"
 #include "sim/estimate/protrain_primitives.h"
@@ -76,7 +78,9 @@ struct Sample {
 class Finder {
  public:
   Finder(const SimulateInput& input, const ChunkAxes& axes, std::int64_t gpus)
-      : input_(input), axes_(axes), gpus_(gpus), layers_(input.model.layers()) {}
+      : input_(input), axes_(axes), gpus_(gpus), layers_(input.model.layers()) {
+    if (input.profile) profile_ = CheapestParts(*input.profile);
+  }
 
   Result<ChunkSpace> Run() {
     std::vector<std::int64_t> batches = axes_.global_batch;
@@ -143,7 +147,7 @@ class Finder {
   }
 
   Result<Sample> Price(const ResolvedPlan& plan) const {
-    const Profile* profile = input_.profile ? &*input_.profile : nullptr;
+    const Profile* profile = profile_ ? &*profile_ : nullptr;
     Result<TaskGraph> graph = LowerPlan(plan);
     if (!graph.ok()) return graph.error();
     Result<GraphCosts> costs =
@@ -427,6 +431,7 @@ class Finder {
   }
 
   const SimulateInput& input_;
+  std::optional<Profile> profile_;  // Bounds'.
   const ChunkAxes& axes_;
   const std::int64_t gpus_;
   const std::int64_t layers_;

@@ -71,7 +71,7 @@ Result<std::vector<PlanEstimate>> PlanEstimator::Estimate(std::vector<ResolvedPl
   }
   const auto measure = [&](std::size_t i) -> Status {
     Family& family = *added[i];
-    const Profile* profile = input_.profile ? &*input_.profile : nullptr;
+    const Profile* profile = profile_ ? &*profile_ : nullptr;
     const Framework* framework = input_.framework ? &*input_.framework : nullptr;
     Result<PlanParts> parts =
         MeasureParts(input_.model, input_.cluster, profile, framework, family.example);

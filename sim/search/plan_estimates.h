@@ -14,6 +14,8 @@
 #include <tuple>
 #include <vector>
 
+#include "hw_specs/profile.pb.h"
+#include "sim/cost/profile_pairs.h"
 #include "sim/estimate/kuaishou_time.h"
 #include "sim/estimate/plan_parts.h"
 #include "sim/plan/resolved_plan.h"
@@ -36,7 +38,9 @@ struct PlanEstimate {
 class PlanEstimator {
  public:
   // `input` must outlive the estimator.
-  PlanEstimator(const SimulateInput& input, int threads) : input_(input), threads_(threads) {}
+  PlanEstimator(const SimulateInput& input, int threads) : input_(input), threads_(threads) {
+    if (input.profile) profile_ = CheapestParts(*input.profile);
+  }
 
   // Solves each plan's offload ratio, if input.solve_offload, and estimates it. The first error
   // (kBadInput: a constant that the cluster lacks) in plan order.
@@ -59,6 +63,7 @@ class PlanEstimator {
   double BudgetBytes(const Family& family) const;
 
   const SimulateInput& input_;
+  std::optional<Profile> profile_;  // Bounds'.
   const int threads_;
   std::map<FamilyKey, Family> families_;
 };

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "sim/cost/graph_costs.h"
+#include "sim/cost/profile_pairs.h"
 #include "tests/cost/cost_graph.h"
 #include "tests/cost/test_clusters.h"
 #include "tests/graph/graph_builder.h"
@@ -421,6 +422,20 @@ TEST(PairsInProfileTest, WhatWasMeasuredInOtherPartsOnlyIsExtrapolated) {
   const MeasuredOperators::Estimate sum = Operators(only_fused, PlainCluster()).Of(add);
   EXPECT_EQ(sum.seconds, OperatorRoofline(PlainCluster(), kGradientBytes).Of(add).seconds);
   EXPECT_TRUE(sum.modelled);
+}
+
+TEST(PairsInProfileTest, BoundsTakeTheCheapestPart) {
+  const Profile cheapest = CheapestParts(Parse(kPairs));
+  EXPECT_EQ(cheapest.fused_pairs(), Profile::UNTOLD);
+  std::vector<double> seconds;
+  for (const OperatorSample& sample : cheapest.operators()) {
+    EXPECT_EQ(sample.fusion(), OperatorSample::ALONE);
+    seconds.push_back(sample.median_s());
+  }
+  EXPECT_EQ(seconds, (std::vector<double>{2e-6, 3e-4, 5e-4, 6e-5}));
+  // Nothing is told apart: nothing to choose from.
+  const Profile untold = Parse(Sample(64, 64, 64, 2e-4) + Sample(64, 64, 64, 1e-4));
+  EXPECT_EQ(CheapestParts(untold).operators_size(), 2);
 }
 
 TEST(PairsInProfileTest, PartsSufferAlikeWhereOneWasMeasured) {
