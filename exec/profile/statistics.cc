@@ -28,6 +28,8 @@ Summary Summarize(std::vector<double> values) {
   std::vector<double> kept;
   std::copy_if(values.begin(), values.end(), std::back_inserter(kept),
                [&](double x) { return x >= low - fence && x <= high + fence; });
+  // Values that rounding tells apart may all lie beside their quartiles.
+  if (kept.empty()) kept = values;
   Summary summary{
       .median = Quantile(kept, 0.5),
       .mean = std::accumulate(kept.begin(), kept.end(), 0.0) / static_cast<double>(kept.size()),

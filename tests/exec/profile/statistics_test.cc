@@ -35,6 +35,15 @@ TEST(SummarizeTest, MedianAndSpreadOfWhatIsKept) {
   EXPECT_EQ(none.kept, 0u);
 }
 
+// Both quartiles round to the number between the two.
+TEST(SummarizeTest, NumbersThatRoundingTellsApartAreKept) {
+  const double low = std::nextafter(1.0, 2), middle = std::nextafter(low, 2);
+  const Summary summary = Summarize({low, std::nextafter(middle, 2)});
+  EXPECT_EQ(summary.median, middle);
+  EXPECT_EQ(summary.kept, 2u);
+  EXPECT_EQ(summary.dropped, 0u);
+}
+
 TEST(SummarizeTest, TukeysFencesDropOutliersOnBothSides) {
   // Quartiles 11 and 13: fences at 8 and 16.
   const Summary summary = Summarize({10, 11, 11, 12, 12, 13, 13, 16, 16.1, 7.9, 12});
