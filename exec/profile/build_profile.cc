@@ -78,6 +78,7 @@ void AddGroup(const Primitive& primitive, const Summary& alone, const PrimitiveT
   sample->set_busy_median_s(MedianOf(times.busy_s));
   sample->set_beside_compute_s(MedianOf(times.beside_compute_s));
   sample->set_takes_turns(times.takes_turns);
+  sample->set_in_place(primitive.in_place);
 }
 
 // What an entry is the time of, as text: entries with equal keys are of the same primitive.
@@ -101,6 +102,7 @@ std::string KeyOf(const CollectiveSample& sample) {
   std::string key = sample.op();
   if (!sample.dtype().empty()) key += StrCat(" ", sample.dtype());
   key += StrCat(" of ", sample.bytes(), " bytes among ", sample.group_size());
+  if (sample.in_place()) key += " in place";
   if (sample.flags() != 0) key += StrCat(" flags ", sample.flags());
   return key;
 }

@@ -4,6 +4,8 @@
 #include <string>
 #include <tuple>
 
+#include "sim/graph/in_place.h"
+
 namespace twinstep {
 namespace {
 
@@ -15,7 +17,7 @@ int Order(const Primitive& x) {
 auto SortKey(const Primitive& x) {
   return std::make_tuple(Order(x), std::string(Name(x.shape.op)), x.on_host,
                          std::string(Name(x.shape.dtype)), x.shape.flags, x.shape.count,
-                         x.group_size, x.shape.dims, x.fusion);
+                         x.group_size, x.shape.dims, x.fusion, x.in_place);
 }
 
 }  // namespace
@@ -33,6 +35,7 @@ std::optional<Primitive> PrimitiveOf(const TaskGraph& graph, TaskId id, const Fu
   if (task.rendezvous != kNone) {
     const Group& group = graph.groups[graph.rendezvous[task.rendezvous].group];
     primitive.group_size = static_cast<std::uint32_t>(group.members.size());
+    primitive.in_place = primitive.shape.op == OpCode::kAllGather && IsInPlace(graph, id);
   }
   if (task.kind != TaskKind::kCompute && task.kind != TaskKind::kHost &&
       !Sums(primitive.shape.op)) {

@@ -21,6 +21,7 @@ struct Primitive {
   bool on_host = false;          // A HOST task.
   std::uint32_t group_size = 0;  // Members of a collective, 2 of a message; 0 = no rendezvous.
   Fusion fusion = Fusion::kAlone;
+  bool in_place = false;  // An all-gather whose shard lies at its place (sim/graph/in_place.h).
   bool operator==(const Primitive&) const = default;
 };
 

@@ -466,7 +466,7 @@ class CostBuilder {
     MovementCost movement = CollectiveCost(cluster_, shape.op, bytes, layout);
     if (Status status = CheckRates(movement, shape); !status.ok()) return status;
     if (movements_ != nullptr && layout.members > 1) {
-      cost->extrapolated = movements_->Collective(shape, layout, &movement);
+      cost->extrapolated = movements_->Collective(shape, layout, &movement, IsInPlace(graph_, id));
     }
     cost->modelled = layout.members > 1 && !movement.is_measured;
     if (HasWorkers()) {

@@ -277,8 +277,9 @@ MeasuredMovements::MeasuredMovements(const Profile& profile, const Cluster& clus
     : then_(MeasuredOn(profile, cluster)) {
   for (const CollectiveSample& sample : profile.collectives()) {
     if (sample.bytes() <= 0 || !(sample.median_s() > 0)) continue;
-    collectives_[{sample.op(), sample.group_size(), sample.ranks_per_node(), sample.dtype(),
-                  sample.flags()}]
+    (sample.in_place() ? in_place_
+                       : collectives_)[{sample.op(), sample.group_size(), sample.ranks_per_node(),
+                                        sample.dtype(), sample.flags()}]
         .push_back({static_cast<double>(sample.bytes()), sample.median_s(), sample.busy_median_s(),
                     sample.beside_compute_s(), sample.takes_turns()});
   }
@@ -294,7 +295,9 @@ MeasuredMovements::MeasuredMovements(const Profile& profile, const Cluster& clus
     const auto same = [](const Point& a, const Point& b) { return a.bytes == b.bytes; };
     points.erase(std::unique(points.begin(), points.end(), same), points.end());
   };
-  for (auto& [key, points] : collectives_) arrange(points);
+  for (Tables* tables : {&collectives_, &in_place_}) {
+    for (auto& [key, points] : *tables) arrange(points);
+  }
   arrange(h2d_);
   arrange(d2h_);
 }
@@ -352,26 +355,33 @@ bool MeasuredMovements::Apply(const Points& points, double bytes, double then_s,
   return extrapolated;
 }
 
-const MeasuredMovements::Points* MeasuredMovements::Find(const Key& exact) const {
+const MeasuredMovements::Points* MeasuredMovements::Find(const Tables& tables, const Key& exact) {
   const auto& [op, members, in_node, dtype, flags] = exact;
   for (const Key& key : {exact, Key(op, members, in_node, "", flags)}) {
-    const auto at = collectives_.find(key);
-    if (at != collectives_.end()) return &at->second;
+    const auto at = tables.find(key);
+    if (at != tables.end()) return &at->second;
   }
   return nullptr;
 }
 
 bool MeasuredMovements::Collective(const OpShape& shape, const GroupShape& group,
-                                   MovementCost* cost) const {
-  const Points* points =
-      Find({Name(shape.op), group.members, group.own_node_members, Name(shape.dtype), shape.flags});
-  if (points == nullptr) return true;
+                                   MovementCost* cost, bool in_place) const {
+  const Key key{Name(shape.op), group.members, group.own_node_members, Name(shape.dtype),
+                shape.flags};
   const auto bytes = static_cast<double>(shape.dims[0]);
+  const Points* points = Find(collectives_, key);
+  const Points* const of_in_place = Find(in_place_, key);
+  const auto is_measured_in_place = [&] {
+    return in_place && of_in_place != nullptr &&
+           std::ranges::find(*of_in_place, bytes, &Point::bytes) != of_in_place->end();
+  };
+  if (points == nullptr || is_measured_in_place()) points = of_in_place;
+  if (points == nullptr) return true;
   return Apply(*points, bytes, CollectiveCost(then_, shape.op, bytes, group).Seconds(), cost);
 }
 
 bool MeasuredMovements::Send(double bytes, bool same_node, MovementCost* cost) const {
-  const Points* points = Find({Name(OpCode::kSend), 2, same_node ? 2 : 1, "", 0});
+  const Points* points = Find(collectives_, {Name(OpCode::kSend), 2, same_node ? 2 : 1, "", 0});
   if (points == nullptr) return true;
   return Apply(*points, bytes, SendCost(then_, bytes, same_node).Seconds(), cost);
 }

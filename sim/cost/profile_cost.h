@@ -110,7 +110,10 @@ class MeasuredMovements {
   // Replace the modelled `cost` by the measured one. True where the result is extrapolated: no such
   // movement was measured (the model stays), or not at this size or on this cluster.
   // `shape`: op, dtype of what is summed, flags, bytes.
-  bool Collective(const OpShape& shape, const GroupShape& group, MovementCost* cost) const;
+  // `in_place`: its shards lie at their places in the whole; what was measured so is for that size
+  // only, and else where nothing was measured otherwise.
+  bool Collective(const OpShape& shape, const GroupShape& group, MovementCost* cost,
+                  bool in_place = false) const;
   bool Send(double bytes, bool same_node, MovementCost* cost) const;
   bool Copy(double bytes, bool h2d, MovementCost* cost) const;
 
@@ -125,12 +128,13 @@ class MeasuredMovements {
   // op, members, a node, dtype ("" = any), flags.
   using Key = std::tuple<std::string, std::int64_t, std::int64_t, std::string, std::uint32_t>;
 
-  const Points* Find(const Key& exact) const;
+  using Tables = std::map<Key, Points>;
+  static const Points* Find(const Tables& tables, const Key& exact);
   // `then_s`: what the model says of the machine that was measured.
   static bool Apply(const Points& points, double bytes, double then_s, MovementCost* cost);
 
   const Cluster then_;
-  std::map<Key, Points> collectives_;
+  Tables collectives_, in_place_;
   Points h2d_, d2h_;
 };
 

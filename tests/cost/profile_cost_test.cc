@@ -253,6 +253,32 @@ TEST(MeasuredMovementsTest, WhatComputingCostsIsOfTheWholeTime) {
   }
 }
 
+// Of a size that was measured in place; others as those that were not, which have sizes around it.
+TEST(MeasuredMovementsTest, GathersInPlaceAreToldApart) {
+  const Cluster cluster = PlainCluster();
+  const std::string in_place = R"(
+      collectives { op: "all_gather" group_size: 2 ranks_per_node: 2 bytes: 4001000
+                    median_s: 50e-6 in_place: true })";
+  const std::string others = R"(
+      collectives { op: "all_gather" group_size: 2 ranks_per_node: 2 bytes: 1000 median_s: 30e-6 }
+      collectives { op: "all_gather" group_size: 2 ranks_per_node: 2 bytes: 8001000
+                    median_s: 110e-6 })";
+  const auto seconds = [&](const std::string& profile, std::int64_t bytes, bool is_in_place) {
+    const MeasuredMovements movements(Parse(profile), cluster);
+    const GroupShape two{2, 1, 2, 2};
+    MovementCost cost =
+        CollectiveCost(cluster, OpCode::kAllGather, static_cast<double>(bytes), two);
+    EXPECT_FALSE(
+        movements.Collective(Collective(OpCode::kAllGather, bytes), two, &cost, is_in_place));
+    return cost.Seconds();
+  };
+  EXPECT_NEAR(seconds(in_place + others, 4001000, true), 50e-6, 1e-12);
+  EXPECT_NEAR(seconds(in_place + others, 4001000, false), 70e-6, 1e-12);
+  EXPECT_NEAR(seconds(in_place + others, 6001000, true), 90e-6, 1e-12);
+  EXPECT_NEAR(seconds(others, 4001000, true), 70e-6, 1e-12);
+  EXPECT_NEAR(seconds(in_place, 4001000, false), 50e-6, 1e-12);
+}
+
 TEST(MeasuredMovementsTest, SumsDependOnTheirType) {
   const Cluster cluster = PlainCluster();
   const MeasuredMovements movements(Parse(R"(
