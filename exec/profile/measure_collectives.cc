@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -37,6 +38,12 @@ OpShape GroupShape(OpCode op, Dtype dtype, std::int64_t bytes) {
 Primitive GroupPrimitive(OpShape shape, std::uint32_t members) {
   if (!Sums(shape.op)) shape.dtype = Dtype::kUint8;
   return {.shape = WorkShape(shape), .group_size = members};
+}
+
+// Of the whole tensor.
+std::int64_t BytesOf(const Meeting& meeting) {
+  const TaskGraph& graph = *meeting.graph;
+  return graph.shapes[graph.tasks[meeting.tasks.front()].shape].dims[0];
 }
 
 // What a plan of other sizes would do, the tables' other entries; and what runs beside layers.
@@ -106,9 +113,7 @@ std::vector<Meeting> MissingBesideLayers(const GpuMeasurement& gpu,
   const auto of_size = all.find(layers.ranks());
   if (of_size == all.end()) return missing;
   for (const Meeting& meeting : of_size->second) {
-    const TaskGraph& whole = *meeting.graph;
-    bytes +=
-        2 * static_cast<double>(whole.shapes[whole.tasks[meeting.tasks.front()].shape].dims[0]);
+    bytes += 2 * static_cast<double>(BytesOf(meeting));
     if (memory_bytes > 0 && bytes > memory_bytes) break;
     missing.push_back(meeting);
   }
@@ -137,9 +142,13 @@ std::vector<ComputeTime> ComputeTimesOf(const GpuMeasurement& gpu, const Lowered
 
 Status MeasureCollectives(GpuMeasurement* gpu) {
   gpu->BeginPhase("collectives and messages");
-  const Meetings all = MissingMeetings(gpu);
-  for (const auto& [members, meetings] : all) {
-    const std::vector<OpShape> others = OtherGroupOperations(*gpu, members);
+  Meetings all = MissingMeetings(gpu);
+  for (auto& [members, meetings] : all) {
+    std::vector<OpShape> others = OtherGroupOperations(*gpu, members);
+    // Largest first: while these run the host gets ahead, and small ones take what the GPUs take,
+    // not what launching does.
+    std::ranges::stable_sort(meetings, std::greater(), BytesOf);
+    std::ranges::stable_sort(others, std::greater(), [](const OpShape& x) { return x.dims[0]; });
     std::size_t meeting = 0, other = 0;
     while (meeting < meetings.size() || other < others.size()) {
       ProbeGraph probes(members);
@@ -150,10 +159,8 @@ Status MeasureCollectives(GpuMeasurement* gpu) {
         return bytes == 2 * more || gpu->MostProbeBytes() == 0 || bytes <= gpu->MostProbeBytes();
       };
       for (; meeting < meetings.size(); ++meeting) {
-        const TaskGraph& whole = *meetings[meeting].graph;
-        const std::vector<TaskId>& tasks = meetings[meeting].tasks;
-        if (!has_room(whole.shapes[whole.tasks[tasks.front()].shape].dims[0])) break;
-        probes.AddRendezvous(whole, tasks, kProbeRepeats);
+        if (!has_room(BytesOf(meetings[meeting]))) break;
+        probes.AddRendezvous(*meetings[meeting].graph, meetings[meeting].tasks, kProbeRepeats);
       }
       for (; meeting == meetings.size() && other < others.size(); ++other) {
         if (!has_room(others[other].dims[0])) break;
