@@ -42,6 +42,8 @@ ONE = [
     ('llama-13b-20l', 'chunks, CPU Adam, balanced',
      'micro_batch: 8 global_batch: 8 recompute: RECOMPUTE_BALANCED persistent_chunks: 18 '
      'chunk_buffers: 3'),
+    ('llama-13b', 'chunks, CPU Adam, checkpoint',
+     'micro_batch: 8 global_batch: 8 persistent_chunks: 24 chunk_buffers: 3 checkpointed_blocks: 40'),
     ('gpt2-2.7b', 'plain', 'micro_batch: 4 global_batch: 16'),
     ('gpt2-2.7b', 'chunks, CPU Adam',
      'micro_batch: 8 global_batch: 8 persistent_chunks: 10 chunk_buffers: 3 checkpointed_blocks: 16'),
