@@ -20,8 +20,6 @@ constexpr double kResolutionNs = 1e3;
 constexpr std::size_t kFewestEvents = 3;
 // A collective that takes less leaves operators most of the GPU.
 constexpr double kMost = 0.5;
-// Operators are never seen to stand still for all of a collective that leaves them most of it.
-constexpr double kLeastSpeed = 0.05;
 
 double Length(const TaskTime& time) { return static_cast<double>(time.end_ns - time.start_ns); }
 
@@ -132,6 +130,8 @@ class Analysis {
       for (const auto& [collective, ns] : x.beside) {
         if (Takes(collective) > kMost) return;
       }
+      // One that stood still has waited for its turn, of a part that does not leave it most.
+      if (LostNs(x) > kMost * x.BesideNs()) return;
       of_operators_[x.primitive].lost_ns += LostNs(x);
       of_operators_[x.primitive].beside_ns += x.BesideNs();
     });
@@ -149,7 +149,7 @@ class Analysis {
     const Loss& loss = of_operators_[primitive];
     // Together at least as long as one of them takes.
     if (!(loss.beside_ns > 0) || loss.beside_ns < alone_ns_[primitive]) return 0;
-    return 1 / std::clamp(1 - loss.lost_ns / loss.beside_ns, kLeastSpeed, 1.0);
+    return 1 / std::min(1.0, 1 - loss.lost_ns / loss.beside_ns);
   }
 
   // By operator, of those that enough collectives waited for.

@@ -1,6 +1,7 @@
 #include "exec/profile/gpu_profile.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "exec/cuda/cuda_options.h"
@@ -21,14 +22,18 @@ double Ratio(double seconds, double over_s) {
   return seconds > 0 && over_s > 0 ? RoundMeasured(std::max(1.0, seconds / over_s)) : 0;
 }
 
-// What operators suffer each says itself; the factors, for others, are those of the operator that
-// suffers most.
+// What operators suffer each says itself; the factors, for others, are beside copies those of the
+// operator that suffers most, beside collectives of the one in the middle: some of those times hold
+// what was waited for.
 void SetSlowdownsOfCompute(const Profile& profile, Interference* interference) {
-  double both = 1, h2d = 1, d2h = 1, collective = 1;
+  double both = 1, h2d = 1, d2h = 1;
+  std::vector<double> collective;
   for (const OperatorSample& sample : profile.operators()) {
     if (IsLaunchedWithPartner(FusionOf(sample))) continue;  // No kernel, no slowdown.
     const double alone_s = sample.median_s();
-    collective = std::max(collective, sample.beside_collective_s() / alone_s);
+    if (sample.beside_collective_s() > 0) {
+      collective.push_back(sample.beside_collective_s() / alone_s);
+    }
     if (sample.beside_copies_s() <= both * alone_s) continue;
     both = sample.beside_copies_s() / alone_s;
     h2d = std::clamp(sample.beside_h2d_s() / alone_s, 1.0, both);
@@ -37,7 +42,9 @@ void SetSlowdownsOfCompute(const Profile& profile, Interference* interference) {
   interference->set_compute_beside_copy(RoundMeasured(both));
   interference->set_compute_beside_h2d(RoundMeasured(h2d));
   interference->set_compute_beside_d2h(RoundMeasured(d2h));
-  if (collective > 1) interference->set_compute_beside_collective(RoundMeasured(collective));
+  if (const double middle = Summarize(std::move(collective)).median; middle > 1) {
+    interference->set_compute_beside_collective(RoundMeasured(middle));
+  }
 }
 
 void SetSlowdownsOfMovements(const Profile& profile, const GpuSamples& samples, Interference* x) {

@@ -154,6 +154,21 @@ TEST_F(CollectiveOverlapTest, WhatDoesNotWaitIsCountedFromItsBegin) {
   EXPECT_NEAR(times.slowdowns.at(product_), 1.25, 1e-9);
 }
 
+// As above, but one operator has stood still meanwhile, which no copy makes it do.
+TEST_F(CollectiveOverlapTest, WhoStoodStillWasNotSlowed) {
+  Make(/*operators=*/3, /*meetings=*/1);
+  const auto iteration = [](double begin, double lost) {
+    std::vector<Span> rank = {
+        {begin, begin + 50}, {0, 100 + lost}, {100 + lost, 200 + lost}, {200 + lost, 300 + lost}};
+    std::vector<Span> both = rank;
+    both.insert(both.end(), rank.begin(), rank.end());
+    return both;
+  };
+  const CollectiveOverlap::Times times =
+      Of({iteration(5, 10), iteration(20, 10), iteration(30, 10), iteration(40, 45)});
+  EXPECT_NEAR(times.slowdowns.at(product_), 1.25, 1e-9);
+}
+
 // Where operators always run for as long, times alone tell: 100 of waiting and 40, or 140.
 TEST_F(CollectiveOverlapTest, TimesAloneTellWhereItAlwaysBeginsAtOnePlace) {
   Make(/*operators=*/2, /*meetings=*/1);
