@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "exec/profile/clock_windows.h"
 #include "exec/profile/phase_times.h"
 #include "exec/profile/primitive.h"
 #include "exec/profile/statistics.h"
@@ -19,13 +20,6 @@ namespace {
 constexpr double kLeastSpeedup = 0.02;
 
 void Rest(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
-
-// Time of computing, and what it would have been in steady state.
-struct Window {
-  double begin_s = 0;  // Of computing before.
-  double seconds = 0, steady_s = 0;
-  double Slowness() const { return steady_s > 0 ? seconds / steady_s : 1; }
-};
 
 class ClockMeasurement {
  public:
@@ -47,16 +41,15 @@ class ClockMeasurement {
     std::vector<double> boosts, gains;
     // Each begins at low clocks, after as much computing as these need.
     for (int i = 0; i < options_.repeats; ++i) {
-      std::vector<Window> after_long, after_short;
+      std::vector<ClockWindow> after_long, after_short;
       Rest(options_.long_rest_s);
       if (const Status done = Watch(&after_long); !done.ok()) return done;
       Rest(options_.short_rest_s);
       if (const Status done = Watch(&after_short); !done.ok()) return done;
-      const double fast = after_long.front().Slowness(), slow = Steady(after_long);
+      const double fast = after_long.front().Slowness(), slow = SteadySlowness(after_long);
       if (!(slow - fast > kLeastSpeedup)) continue;
-      const double middle = (fast + slow) / 2;
-      boosts.push_back(TimeUntil(after_long, middle));
-      gains.push_back(TimeUntil(after_short, middle) / options_.short_rest_s);
+      boosts.push_back(FastSeconds(after_long, fast, slow));
+      gains.push_back(FastSeconds(after_short, fast, slow) / options_.short_rest_s);
     }
     if (2 * boosts.size() <= static_cast<std::size_t>(options_.repeats)) return Unit{};
     times->boost_s = Summarize(boosts).median;
@@ -66,7 +59,7 @@ class ClockMeasurement {
 
  private:
   // Iterations until the device has computed for steady_s.
-  Status Watch(std::vector<Window>* windows) {
+  Status Watch(std::vector<ClockWindow>* windows) {
     const PhaseTimes::Part part(phase_times_, &PhaseTime::measuring_s);
     windows->assign(1, {});
     double computed_s = 0;
@@ -75,11 +68,11 @@ class ClockMeasurement {
       const double before_s = computed_s;
       for (const TaskId id : InOrder()) {
         const double seconds = Seconds(run_.Time(id));
-        Window& window = windows->back();
+        ClockWindow& window = windows->back();
         window.seconds += seconds;
         window.steady_s += steady_s_.at(*run_.PrimitiveOfTask(id));
         computed_s += seconds;
-        if (window.seconds >= options_.window_s) windows->push_back({.begin_s = computed_s});
+        if (window.seconds >= options_.window_s) windows->emplace_back();
       }
       if (!(computed_s > before_s)) break;  // A clock that stands still.
     }
@@ -99,22 +92,6 @@ class ClockMeasurement {
     }
     std::ranges::sort(ids, {}, [this](TaskId id) { return run_.Time(id).start_ns; });
     return ids;
-  }
-
-  // The second half is steady.
-  static double Steady(const std::vector<Window>& windows) {
-    std::vector<double> slowness;
-    for (std::size_t i = windows.size() / 2; i < windows.size(); ++i) {
-      slowness.push_back(windows[i].Slowness());
-    }
-    return Summarize(slowness).median;
-  }
-
-  static double TimeUntil(const std::vector<Window>& windows, double slowness) {
-    for (const Window& window : windows) {
-      if (window.Slowness() >= slowness) return window.begin_s;
-    }
-    return windows.back().begin_s;
   }
 
   RepeatedRun run_;
