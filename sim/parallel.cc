@@ -4,6 +4,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -26,7 +27,11 @@ Status ForEachInParallel(std::size_t count, int jobs,
   };
   std::vector<std::thread> threads;
   const std::size_t workers = std::min(count, static_cast<std::size_t>(std::max(1, jobs)));
-  for (std::size_t i = 1; i < workers; ++i) threads.emplace_back(run);
+  try {
+    for (std::size_t i = 1; i < workers; ++i) threads.emplace_back(run);
+  } catch (const std::system_error&) {
+    // Where the system has no more threads, fewer do it all.
+  }
   run();
   for (std::thread& thread : threads) thread.join();
   if (thrown) std::rethrow_exception(thrown);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 #include <utility>
 
 namespace twinstep {
@@ -24,14 +25,21 @@ LaneScheduler::LaneScheduler(Sizes sizes, LaneWorker* worker)
   for (std::size_t i = 0; i < meetings_.size(); ++i) {
     meetings_[i].members = sizes.meeting_members[i];
   }
-  for (int i = 0; i < sizes.threads; ++i) {
-    threads_.emplace_back([this, i] { Serve(static_cast<std::size_t>(i)); });
+  try {
+    for (int i = 0; i < sizes.threads; ++i) {
+      threads_.emplace_back([this, i] { Serve(static_cast<std::size_t>(i)); });
+    }
+  } catch (const std::system_error&) {
+    EndThreads();  // Those that have begun would wait for ever.
+    throw;
   }
   std::unique_lock<std::mutex> lock(mutex_);
   finished_.wait(lock, [this] { return started_ == threads_.size(); });
 }
 
-LaneScheduler::~LaneScheduler() {
+LaneScheduler::~LaneScheduler() { EndThreads(); }
+
+void LaneScheduler::EndThreads() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     stop_ = true;

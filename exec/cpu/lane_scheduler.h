@@ -77,6 +77,7 @@ class LaneScheduler {
   Outcome Drain(std::optional<std::uint64_t> shuffle_seed, double stall_limit_s);
 
  private:
+  void EndThreads();
   static constexpr std::size_t kNoLane = static_cast<std::size_t>(-1);
 
   struct LaneQueue {

@@ -74,7 +74,9 @@ Status CudaBackend::StartThread(std::size_t gpu) {
 Result<bool> CudaBackend::Happened(EventId event) {
   const cudaError_t code = cudaEventQuery(events_[event]);
   if (code == cudaErrorNotReady) return false;
-  if (const Status sound = CudaCall(code, "cudaEventQuery"); !sound.ok()) return sound.error();
+  // The error may be of any kernel before it.
+  const Status sound = CudaCall(code, "cudaEventQuery, of what this task waits for");
+  if (!sound.ok()) return sound.error();
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <span>
+#include <system_error>
 
 namespace twinstep::cuda {
 namespace {
@@ -46,8 +47,11 @@ void RunAdamPiece(const twinstep::KernelCall& call, std::int64_t begin, std::int
 }  // namespace
 
 ParallelFor::ParallelFor(int threads) {
-  // The caller works too.
-  for (int i = 1; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+  // The caller works too, alone if need be: where the system has no more threads, fewer do it all.
+  try {
+    for (int i = 1; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+  } catch (const std::system_error&) {
+  }
 }
 
 ParallelFor::~ParallelFor() {

@@ -12,8 +12,13 @@ LateLanes::LateLanes(const Sizes& sizes, LateDevice* device)
     queues_[lane].thread = sizes.thread_of_lane[lane];
     threads = std::max(threads, queues_[lane].thread + 1);
   }
-  for (std::size_t thread = 0; thread < threads; ++thread) {
-    threads_.emplace_back([this, thread] { Serve(thread); });
+  try {
+    for (std::size_t thread = 0; thread < threads; ++thread) {
+      threads_.emplace_back([this, thread] { Serve(thread); });
+    }
+  } catch (...) {
+    Stop();  // Those that have begun would be waited for for ever.
+    throw;
   }
 }
 
@@ -142,7 +147,7 @@ LateLanes::Found LateLanes::ServeLane(Queue* queue, std::unique_lock<std::mutex>
     const Command command = queue->commands[queue->next];
     const bool waits = command.kind == Command::kWait;
     if (waits && command.of_late_lane && events_[command.event].recorded_in != iteration_) break;
-    if (waits && Ended()) break;
+    if (command.kind != Command::kRecord && Ended()) break;
     lock->unlock();
     const Result<bool> done = Run(command);
     lock->lock();

@@ -4,9 +4,11 @@
 //
 //   LateLanes late({.lane_commands = {3, 0}, .thread_of_lane = {0, 0}, .events = 2}, &device);
 //   late.BeginIteration();
-//   late.Wait(/*lane=*/0, from_compute, copy);  // Recorded on its stream before; happens some
-//   time. late.Launch(0, copy); late.Record(0, copied, copy); late.AwaitRecorded(copied, 1s);  //
-//   Now another stream may wait for it. late.AwaitDrained(1s);           // All are launched.
+//   late.Wait(/*lane=*/0, from_compute, copy);  // An event that is recorded already.
+//   late.Launch(0, copy);
+//   late.Record(0, copied, copy);
+//   late.AwaitRecorded(copied, 1s);  // Now another stream may wait for it.
+//   late.AwaitDrained(1s);           // All are launched.
 //
 // Why this cannot deadlock, several processes and streams that share a hardware queue included.
 // Call what is not late eager. Let all processes issue along the same order (IssueOrder), in which

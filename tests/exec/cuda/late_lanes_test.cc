@@ -255,5 +255,105 @@ TEST(LateLanesTest, AnIterationAllocatesNothing) {
   EXPECT_EQ(AllocationCount(), before);
 }
 
+// One launch goes on until the gate is open, one fails.
+class GatedDevice : public LateDevice {
+ public:
+  Status StartThread(std::size_t) override { return Unit{}; }
+  Result<bool> Happened(EventId) override { return true; }
+  Status LaunchNow(TaskId task) override {
+    std::unique_lock lock(mutex);
+    log.push_back(task);
+    changed.notify_all();
+    if (task == fail) return Error{.code = ExitCode::kInternal, .message = "broken"};
+    if (task == gate) changed.wait(lock, [&] { return open; });
+    return Unit{};
+  }
+  Status RecordNow(EventId event, TaskId) override {
+    const std::lock_guard lock(mutex);
+    log.push_back(100 + event);
+    return Unit{};
+  }
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool open = false;
+  TaskId gate = kNone, fail = kNone;
+  Entries log;
+};
+
+TEST(LateLanesTest, NothingIsLaunchedAfterStop) {
+  GatedDevice device;
+  device.gate = 10;
+  LateLanes late(Sizes({0}), &device);
+  late.BeginIteration();
+  for (TaskId t = 10; t < 14; ++t) {
+    late.Launch(0, t);
+    late.Record(0, t - 10, t);
+  }
+  {
+    std::unique_lock lock(device.mutex);
+    device.changed.wait(lock, [&] { return device.log.size() == 1; });
+  }
+  std::jthread opens([&] {
+    while (late.AwaitDrained(milliseconds(1)) != State::kFailed) continue;  // Stop was called.
+    const std::lock_guard lock(device.mutex);
+    device.open = true;
+    device.changed.notify_all();
+  });
+  late.Stop();
+  EXPECT_EQ(device.log, (Entries{10, 100}));
+}
+
+TEST(LateLanesTest, NothingIsLaunchedAfterAFailure) {
+  GatedDevice device;
+  device.gate = 20;
+  device.fail = 10;
+  LateLanes late(Sizes({0, 1}), &device);
+  late.BeginIteration();
+  late.Launch(1, 20);
+  late.Launch(1, 21);
+  late.Launch(1, 22);
+  {
+    std::unique_lock lock(device.mutex);
+    device.changed.wait(lock, [&] { return device.log.size() == 1; });
+  }
+  late.Launch(0, 10);
+  EXPECT_EQ(late.AwaitDrained(seconds(20)), State::kFailed);
+  {
+    const std::lock_guard lock(device.mutex);
+    device.open = true;
+    device.changed.notify_all();
+  }
+  late.Stop();
+  EXPECT_EQ(device.log, (Entries{20, 10}));
+}
+
+// Events and pushes going on.
+TEST(LateLanesTest, StopsAtAnyMoment) {
+  for (int round = 0; round < 300; ++round) {
+    ManualDevice device;
+    device.Happen(2);
+    device.Happen(4);
+    LateLanes late(Sizes({0, 1, 1}), &device);
+    std::jthread stops;
+    for (int iteration = 0; iteration < 3; ++iteration) {
+      late.BeginIteration();
+      for (TaskId task = 0; task < 30; ++task) {
+        if (iteration == 2 && static_cast<int>(task) == round % 30) {
+          stops = std::jthread([&late, round] {
+            std::this_thread::sleep_for(std::chrono::microseconds(round));
+            late.Stop();
+          });
+        }
+        late.Wait(task % 3, 2, task);
+        late.Launch(task % 3, task);
+        if (task == 10) late.Record(task % 3, 1, task);
+        if (task > 10) late.Wait((task + 1) % 3, 4, task);
+      }
+      EXPECT_NE(late.AwaitRecorded(1, seconds(20)), State::kNotYet);
+      EXPECT_NE(late.AwaitDrained(seconds(20)), State::kNotYet);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace twinstep::cuda
