@@ -5,70 +5,23 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/engine/both_engines.h"
 #include "tests/engine/cost_builder.h"
 #include "tests/engine/training_graph.h"
 #include "tests/graph/graph_builder.h"
+#include "tests/graph/simple_task.h"
 
 namespace twinstep {
 namespace {
 
 using ::testing::HasSubstr;
 
-struct EngineCase {
-  const char* name;
-  std::unique_ptr<Engine> (*make)();
-  Picoseconds tolerance;
-};
+using EngineTest = BothEnginesTest;
 
-class EngineTest : public ::testing::TestWithParam<EngineCase> {
- protected:
-  void SetUp() override {
-    engine_ = GetParam().make();
-    if (engine_ == nullptr) GTEST_SKIP() << "built without " << GetParam().name;
-  }
-
-  Replay Run(const TaskGraph& graph, const GraphCosts& costs) {
-    Result<Replay> replay = engine_->Run(graph, costs);
-    if (!replay.ok()) {
-      ADD_FAILURE() << replay.error().message;
-      return {.start_ps = std::vector<Picoseconds>(graph.tasks.size(), -1),
-              .end_ps = std::vector<Picoseconds>(graph.tasks.size(), -1),
-              .ready_ps = std::vector<Picoseconds>(graph.tasks.size(), -1),
-              .boost_left_ps = {}};
-    }
-    return std::move(replay).value();
-  }
-
-  void ExpectTime(Picoseconds actual, Picoseconds expected, const char* what) {
-    EXPECT_LE(std::abs(actual - expected), GetParam().tolerance)
-        << what << " is " << actual << ", should be " << expected;
-  }
-
-  std::unique_ptr<Engine> engine_;
-};
-
-INSTANTIATE_TEST_SUITE_P(Engines, EngineTest,
-                         ::testing::Values(EngineCase{"fast", MakeFastEngine, 0},
-                                           EngineCase{"simgrid", MakeSimgridEngine, 1000}),
-                         [](const auto& which) { return std::string(which.param.name); });
-
-// A task of a lane that reads and writes nothing.
-GraphBuilder::Handle AddTask(GraphBuilder& builder, RankId rank, TaskKind kind, Lane lane,
-                             RendezvousId rendezvous = kNone) {
-  GraphBuilder::TaskSpec spec;
-  spec.rank = rank;
-  spec.kind = kind;
-  spec.lane = lane;
-  spec.rendezvous = rendezvous;
-  spec.shape = {.op = kind == TaskKind::kCompute ? OpCode::kAdd : OpCode::kCopyH2D};
-  return builder.Add(spec);
-}
+INSTANTIATE_TEST_SUITE_P(Engines, EngineTest, BothEngines(), EngineName);
 
 TEST_P(EngineTest, EmptyGraph) {
   TaskGraph graph = GraphBuilder(1).Build();

@@ -9,15 +9,15 @@
 
 #include <cstdlib>
 #include <memory>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "sim/engine/engine.h"
+#include "tests/engine/both_engines.h"
 #include "tests/engine/cost_builder.h"
 #include "tests/engine/random_costs.h"
 #include "tests/graph/graph_builder.h"
 #include "tests/graph/random_graph.h"
+#include "tests/graph/simple_task.h"
 
 namespace twinstep {
 namespace {
@@ -54,58 +54,9 @@ TEST(KernelTurnsTest, GpusDoNotShare) {
   EXPECT_THAT(turns.Grant(), ElementsAre(3, 4));
 }
 
-struct EngineCase {
-  const char* name;
-  std::unique_ptr<Engine> (*make)();
-  Picoseconds tolerance;
-};
+using TurnsTest = BothEnginesTest;
 
-class TurnsTest : public ::testing::TestWithParam<EngineCase> {
- protected:
-  void SetUp() override {
-    engine_ = GetParam().make();
-    if (engine_ == nullptr) GTEST_SKIP() << "built without " << GetParam().name;
-  }
-
-  Replay Run(const TaskGraph& graph, const GraphCosts& costs) {
-    Result<Replay> replay = engine_->Run(graph, costs);
-    if (!replay.ok()) {
-      ADD_FAILURE() << replay.error().message;
-      return {.start_ps = std::vector<Picoseconds>(graph.tasks.size(), -1),
-              .end_ps = std::vector<Picoseconds>(graph.tasks.size(), -1),
-              .ready_ps = std::vector<Picoseconds>(graph.tasks.size(), -1),
-              .boost_left_ps = {}};
-    }
-    return std::move(replay).value();
-  }
-
-  void ExpectTimes(const Replay& replay, TaskId id, Picoseconds start, Picoseconds end,
-                   const char* what) {
-    const Picoseconds tolerance = GetParam().tolerance;
-    EXPECT_LE(std::abs(replay.start_ps[id] - start), tolerance)
-        << what << " starts at " << replay.start_ps[id] << ", should at " << start;
-    EXPECT_LE(std::abs(replay.end_ps[id] - end), tolerance)
-        << what << " ends at " << replay.end_ps[id] << ", should at " << end;
-  }
-
-  std::unique_ptr<Engine> engine_;
-};
-
-INSTANTIATE_TEST_SUITE_P(Engines, TurnsTest,
-                         ::testing::Values(EngineCase{"fast", MakeFastEngine, 0},
-                                           EngineCase{"simgrid", MakeSimgridEngine, 1000}),
-                         [](const auto& which) { return std::string(which.param.name); });
-
-GraphBuilder::Handle AddTask(GraphBuilder& builder, RankId rank, TaskKind kind, Lane lane,
-                             RendezvousId rendezvous = kNone) {
-  GraphBuilder::TaskSpec spec;
-  spec.rank = rank;
-  spec.kind = kind;
-  spec.lane = lane;
-  spec.rendezvous = rendezvous;
-  spec.shape = {.op = kind == TaskKind::kCompute ? OpCode::kAdd : OpCode::kCopyH2D};
-  return builder.Add(spec);
-}
+INSTANTIATE_TEST_SUITE_P(Engines, TurnsTest, BothEngines(), EngineName);
 
 // Two computations of 10 and 6 us of one rank, and from 3 us on a movement.
 struct OneRank {

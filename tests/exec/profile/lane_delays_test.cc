@@ -6,22 +6,12 @@
 #include <vector>
 
 #include "tests/graph/graph_builder.h"
+#include "tests/graph/simple_task.h"
 
 namespace twinstep {
 namespace {
 
 constexpr std::int64_t kUs = 1000;
-
-GraphBuilder::Handle AddTask(GraphBuilder& builder, RankId rank, TaskKind kind, Lane lane,
-                             RendezvousId rendezvous = kNone) {
-  GraphBuilder::TaskSpec spec;
-  spec.rank = rank;
-  spec.kind = kind;
-  spec.lane = lane;
-  spec.rendezvous = rendezvous;
-  spec.shape = {.op = kind == TaskKind::kCompute ? OpCode::kAdd : OpCode::kCopyH2D};
-  return builder.Add(spec);
-}
 
 // A computation, a sum of both ranks, and two computations behind it.
 class LaneDelaysTest : public testing::Test {
