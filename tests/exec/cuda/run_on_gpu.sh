@@ -67,8 +67,9 @@ operators() {  # Each test of the kernels in a process of its own: most of the t
   wait
 }
 
-# The README's prose. Its pictures have long runs of rare characters, whose rows Adam moves by the
-# rounding of tiny gradients: such a batch's bf16 loss differs by 1e-2 between CPUs, too.
+# The README's prose. With its pictures one batch in fifty held a run of one rare character, and there
+# bf16 losses differed by 8e-3 between two CPUs, too, by 1.2e-2 from the GPU's; why so much was not
+# found.
 prose() {
   [ -s "$out/prose.md" ] || sed -e '/^```/,/^```/d' -e '/^|/d' "$root/README.md" >"$out/prose.md"
 }
