@@ -8,13 +8,13 @@
 
 #include "exec/profile/statistics.h"
 #include "exec/profile/task_company.h"
+#include "exec/profile/task_seconds.h"
 
 namespace twinstep {
 namespace {
 
 // Of a task's time: what little laps over the next task changes neither's time much.
 constexpr double kLittle = 0.05;
-constexpr double kSecondsPerNanosecond = 1e-9;
 constexpr double kResolutionNs = 1e3;
 // Fewer times do not say whether they hold what was waited for.
 constexpr std::size_t kFewestEvents = 3;

@@ -5,11 +5,10 @@
 #include <cstddef>
 
 #include "exec/profile/statistics.h"
+#include "exec/profile/task_seconds.h"
 
 namespace twinstep {
 namespace {
-
-constexpr double kSecondsPerNanosecond = 1e-9;
 
 double MedianSeconds(const std::vector<double>& times_ns) {
   if (times_ns.empty()) return 0;

@@ -11,6 +11,7 @@
 #include "exec/profile/phase_times.h"
 #include "exec/profile/primitive.h"
 #include "exec/profile/statistics.h"
+#include "exec/profile/task_seconds.h"
 #include "sim/graph/task_graph.h"
 
 namespace twinstep {

@@ -12,6 +12,7 @@
 #include "exec/profile/parallel_runs.h"
 #include "exec/profile/statistics.h"
 #include "exec/profile/task_company.h"
+#include "exec/profile/task_seconds.h"
 
 namespace twinstep {
 namespace {
@@ -26,14 +27,9 @@ constexpr double kLittleCompany = 0.25, kMuchCompany = 0.75;
 constexpr std::size_t kFewTasks = 5;
 // What may be allocated of the memory that is free.
 constexpr double kMemoryShare = 0.8;
-constexpr double kSecondsPerNanosecond = 1e-9;
 
 double Since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-double Seconds(const TaskTime& time) {
-  return static_cast<double>(time.end_ns - time.start_ns) * kSecondsPerNanosecond;
 }
 
 // A task's primitive by number; graphs have many tasks and few primitives.

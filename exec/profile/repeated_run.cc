@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "exec/profile/statistics.h"
+#include "exec/profile/task_seconds.h"
 #include "exec/runtime/quick_weights.h"
 
 namespace twinstep {
@@ -13,7 +14,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kSecondsPerNanosecond = 1e-9;
 constexpr int kFewestIterations = 3;
 
 double Since(Clock::time_point begin) {
@@ -25,10 +25,6 @@ double Since(Clock::time_point begin) {
 double MedianOf(const Means& means, const Primitive& primitive) {
   const auto at = means.find(primitive);
   return at == means.end() ? 0 : Summarize(at->second).median;
-}
-
-double Seconds(const TaskTime& time) {
-  return static_cast<double>(time.end_ns - time.start_ns) * kSecondsPerNanosecond;
 }
 
 RepeatedRun::RepeatedRun(LoweredPlan lowered, const RepeatedRunOptions& options)

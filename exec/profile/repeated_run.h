@@ -30,8 +30,6 @@ using Means = std::map<Primitive, std::vector<double>>;
 // 0 where there are none.
 double MedianOf(const Means& means, const Primitive& primitive);
 
-double Seconds(const TaskTime& time);
-
 struct RepeatedRunOptions {
   // One that records times.
   std::function<Result<std::unique_ptr<Backend>>()> make_backend;
