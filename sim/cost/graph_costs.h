@@ -2,6 +2,8 @@
 // cross, and how tasks slow each other down.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -52,6 +54,25 @@ struct Flow {
   std::int64_t bytes = 0;
   double max_bytes_per_s = 0;
   std::uint32_t hop_begin = 0, hop_count = 0;  // Into GraphCosts::hops.
+  // Of a copy between a GPU and its host, where HostCopyRates limit it: below GraphCosts::hosts.
+  std::uint32_t host = kNone;
+  std::uint32_t host_gpus = 1;  // Of that host, which copy so together with it.
+  bool to_gpu = false;
+};
+
+// What each GPU's copies get at most, by how many GPUs of their host copy up (H2D) and down (D2H)
+// while they do. It is a limit of each GPU and none that they share: a GPU has only so many reads
+// of the host's memory under way, whose answers come the later the more is written there, while
+// writes need no answers. So an H2D can be slowed by D2H that lose nothing themselves, and where
+// all of them together are far from what the host carries.
+struct HostCopyRates {
+  std::uint32_t gpus = 0;  // More count as so many. 0 = no limits.
+  // By up * (gpus + 1) + down; infinite = no limit.
+  std::vector<double> h2d_bytes_per_s, d2h_bytes_per_s;
+
+  std::size_t StateOf(std::uint32_t up, std::uint32_t down) const {
+    return std::size_t{std::min(up, gpus)} * (gpus + 1) + std::min(down, gpus);
+  }
 };
 
 // What a movement between ranks needs of its GPU's multiprocessors, which run one kernel at a time:
@@ -114,6 +135,8 @@ struct GraphCosts {
   std::vector<Flow> flows;
   std::vector<RouteHop> hops;
   std::vector<Link> links;
+  std::uint32_t hosts = 0;  // That flows name; all have the same rates.
+  HostCopyRates host_copies;
   // With zeros replaced by 1, but where another factor stands for one that is not given.
   Interference interference;
   WorkerPool workers;

@@ -14,6 +14,7 @@ namespace {
 
 // Sums of rates that differ from a capacity by less than this fill it exactly.
 constexpr double kRounding = 1e-12;
+constexpr std::uint32_t kMostHostGpus = 1024;
 
 bool IsFactor(double factor) { return factor == 0 || (factor > 1e-6 && factor < 1e6); }
 
@@ -119,9 +120,35 @@ std::vector<bool> FindSharedLinks(const TaskGraph& graph, const GraphCosts& cost
   return shared;
 }
 
+Status CheckHostCopies(const GraphCosts& costs) {
+  const HostCopyRates& rates = costs.host_copies;
+  if (rates.gpus > kMostHostGpus) {
+    return BadCost(StrCat("host_copies: ", rates.gpus, " gpus are more than ", kMostHostGpus));
+  }
+  const std::size_t states = std::size_t{rates.gpus + 1} * (rates.gpus + 1);
+  for (const auto& [name, list] : {std::pair{"h2d_bytes_per_s", &rates.h2d_bytes_per_s},
+                                   std::pair{"d2h_bytes_per_s", &rates.d2h_bytes_per_s}}) {
+    if (rates.gpus > 0 && list->size() != states) {
+      return BadCost(StrCat("host_copies: ", name, " has ", list->size(), " of ", states,
+                            " states of ", rates.gpus, " GPUs"));
+    }
+    for (const double rate : *list) {
+      if (!(rate > 0)) return BadCost(StrCat("host_copies: ", name, " ", rate));
+    }
+  }
+  return Unit{};
+}
+
 Status CheckFlow(const GraphCosts& costs, std::size_t index) {
   const Flow& flow = costs.flows[index];
   const std::string name = StrCat("flow ", index);
+  if (flow.host != kNone && flow.host >= costs.hosts) {
+    return BadCost(StrCat(name, ": host ", flow.host, " of ", costs.hosts));
+  }
+  if (flow.host_gpus == 0 || flow.host_gpus > kMostHostGpus) {
+    return BadCost(
+        StrCat(name, ": host_gpus ", flow.host_gpus, " is not in [1, ", kMostHostGpus, "]"));
+  }
   if (flow.bytes < 0) return BadCost(StrCat(name, ": ", flow.bytes, " bytes"));
   if (!(flow.max_bytes_per_s >= 0)) {
     return BadCost(StrCat(name, ": max_bytes_per_s ", flow.max_bytes_per_s));
@@ -192,6 +219,13 @@ Status CheckSlowdowns(const TaskCost& cost, std::size_t index) {
   return Unit{};
 }
 
+std::vector<FixedRate> CapsOf(const std::vector<double>& bytes_per_s) {
+  std::vector<FixedRate> caps;
+  caps.reserve(bytes_per_s.size());
+  for (const double rate : bytes_per_s) caps.push_back(ToFixedRate(std::min(rate, kMaxRate)));
+  return caps;
+}
+
 CopySpeeds SpeedsOfCopies(const Interference& x, bool h2d) {
   CopySpeeds speeds{};
   for (std::size_t state = 0; state < speeds.size(); ++state) {
@@ -257,6 +291,7 @@ Status CheckCosts(const GraphCosts& costs) {
       return BadCost(StrCat("link ", i, ": bytes_per_s ", rate, " is not in (0, ", kMaxRate, "]"));
     }
   }
+  if (Status status = CheckHostCopies(costs); !status.ok()) return status;
   for (std::size_t i = 0; i < costs.flows.size(); ++i) {
     if (Status status = CheckFlow(costs, i); !status.ok()) return status;
   }
@@ -314,6 +349,12 @@ Result<CostTable> BuildCostTable(const TaskGraph& graph, const GraphCosts& costs
   for (const Link& link : costs.links) {
     table.link_capacity.push_back(link.bytes_per_s * (1 << kRateBits));
   }
+  if (costs.host_copies.gpus > 0) {
+    table.hosts = costs.hosts;
+    table.host_copies = costs.host_copies;
+    table.host_caps = {.h2d = CapsOf(costs.host_copies.h2d_bytes_per_s),
+                       .d2h = CapsOf(costs.host_copies.d2h_bytes_per_s)};
+  }
   const Interference& x = costs.interference;
   table.h2d_speed = SpeedsOfCopies(x, /*h2d=*/true);
   table.d2h_speed = SpeedsOfCopies(x, /*h2d=*/false);
@@ -361,7 +402,10 @@ Result<CostTable> BuildCostTable(const TaskGraph& graph, const GraphCosts& costs
       const SharedFlow exact{.work = FlowWork(flow.bytes),
                              .cap = ToFixedRate(AloneRate(costs, flow, weights)),
                              .hop_begin = static_cast<std::uint32_t>(table.hops.size()),
-                             .hop_count = 0};
+                             .hop_count = 0,
+                             .host = table.hosts > 0 ? flow.host : kNone,
+                             .host_gpus = flow.host_gpus,
+                             .to_gpu = flow.to_gpu};
       const Picoseconds alone = TimeFor(exact.work, exact.cap);
       slowest = std::max(slowest, alone);
       for (const LinkDemand& weight : weights) {
@@ -370,7 +414,7 @@ Result<CostTable> BuildCostTable(const TaskGraph& graph, const GraphCosts& costs
         table.hops.push_back({weight.link, weight.bytes_per_s, static_cast<Work>(demand)});
       }
       const auto hops = static_cast<std::uint32_t>(table.hops.size()) - exact.hop_begin;
-      if (hops > 0) {
+      if (hops > 0 || exact.host != kNone) {
         table.flows.push_back(exact);
         table.flows.back().hop_count = hops;
       } else if (alone > slowest_private) {

@@ -28,6 +28,13 @@ struct SharedFlow {
   Work work = 0;
   FixedRate cap = 0;  // Rate of the flow alone.
   std::uint32_t hop_begin = 0, hop_count = 0;
+  std::uint32_t host = kNone, host_gpus = 1;  // As Flow's.
+  bool to_gpu = false;
+};
+
+// As GraphCosts::host_copies, by state.
+struct HostCopyCaps {
+  std::vector<FixedRate> h2d, d2h;
 };
 
 struct PreparedCost {
@@ -56,6 +63,9 @@ struct CostTable {
   std::vector<SharedFlow> flows;
   std::vector<SharedHop> hops;
   std::vector<double> link_capacity;  // By link, in rate units.
+  std::uint32_t hosts = 0;
+  HostCopyRates host_copies;
+  HostCopyCaps host_caps;
   CopySpeeds h2d_speed{}, d2h_speed{};
   // Whether some task has another speed beside it.
   bool copy_slows_compute = false, collective_slows_compute = false,

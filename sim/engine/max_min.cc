@@ -9,11 +9,22 @@ namespace {
 // Shares that differ by less are the same: their links fill up together.
 constexpr double kSameShare = 1e-12;
 
+Work Demand(const SharedHop& hop, FixedRate cap) {
+  return static_cast<Work>(hop.weight * static_cast<double>(cap));
+}
+
+void Drop(std::uint32_t id, std::vector<std::uint32_t>* ids) {
+  const auto it = std::find(ids->begin(), ids->end(), id);
+  *it = ids->back();
+  ids->pop_back();
+}
+
 FixedRate Round(double rate) { return rate < 1 ? 1 : static_cast<FixedRate>(std::nearbyint(rate)); }
 
 }  // namespace
 
-MaxMin::MaxMin(const CostTable& table) : table_(table), links_(table.link_capacity.size()) {
+MaxMin::MaxMin(const CostTable& table)
+    : table_(table), links_(table.link_capacity.size()), hosts_(table.hosts) {
   for (std::size_t i = 0; i < links_.size(); ++i) {
     links_[i].capacity = table.link_capacity[i];
     // Caps are rounded to whole units: that alone must not make a link look full.
@@ -27,6 +38,39 @@ void MaxMin::Touch(std::uint32_t link) {
   dirty_.push_back(link);
 }
 
+void MaxMin::TouchHost(std::uint32_t host) {
+  if (hosts_[host].dirty) return;
+  hosts_[host].dirty = true;
+  dirty_hosts_.push_back(host);
+}
+
+void MaxMin::CapCopies() {
+  for (const std::uint32_t i : dirty_hosts_) {
+    HostState& host = hosts_[i];
+    host.dirty = false;
+    const std::size_t state = table_.host_copies.StateOf(host.up, host.down);
+    const FixedRate h2d = table_.host_caps.h2d[state], d2h = table_.host_caps.d2h[state];
+    for (const std::uint32_t id : host.flows) {
+      const SharedFlow& flow = table_.flows[active_[id].flow];
+      SetCap(id, std::min(flow.cap, flow.to_gpu ? h2d : d2h));
+    }
+  }
+  dirty_hosts_.clear();
+}
+
+void MaxMin::SetCap(std::uint32_t id, FixedRate cap) {
+  ActiveFlow& active = active_[id];
+  if (active.cap == cap) return;
+  for (const SharedHop& hop : Hops(id)) {
+    links_[hop.link].demand += Demand(hop, cap);
+    links_[hop.link].demand -= Demand(hop, active.cap);
+    Touch(hop.link);
+  }
+  active.cap = cap;
+  active.rate = cap;
+  Report(id);
+}
+
 void MaxMin::Report(std::uint32_t id) {
   if (active_[id].reported) return;
   active_[id].reported = true;
@@ -38,8 +82,15 @@ void MaxMin::Add(std::uint32_t id, std::uint32_t flow) {
   ActiveFlow& active = active_[id];
   active.flow = flow;
   active.active = true;
-  active.rate = table_.flows[flow].cap;
+  active.cap = table_.flows[flow].cap;
+  active.rate = active.cap;
   Report(id);
+  if (const std::uint32_t at = table_.flows[flow].host; at != kNone) {
+    HostState& host = hosts_[at];
+    (table_.flows[flow].to_gpu ? host.up : host.down) += table_.flows[flow].host_gpus;
+    host.flows.push_back(id);
+    TouchHost(at);
+  }
   for (const SharedHop& hop : Hops(id)) {
     links_[hop.link].flows.push_back(id);
     links_[hop.link].demand += hop.demand;
@@ -49,12 +100,17 @@ void MaxMin::Add(std::uint32_t id, std::uint32_t flow) {
 
 void MaxMin::Remove(std::uint32_t id) {
   active_[id].active = false;
+  const SharedFlow& flow = table_.flows[active_[id].flow];
+  if (flow.host != kNone) {
+    HostState& host = hosts_[flow.host];
+    (flow.to_gpu ? host.up : host.down) -= flow.host_gpus;
+    Drop(id, &host.flows);
+    TouchHost(flow.host);
+  }
   for (const SharedHop& hop : Hops(id)) {
     LinkState& link = links_[hop.link];
-    const auto it = std::find(link.flows.begin(), link.flows.end(), id);
-    *it = link.flows.back();
-    link.flows.pop_back();
-    link.demand -= hop.demand;
+    Drop(id, &link.flows);
+    link.demand -= Demand(hop, active_[id].cap);
     Touch(hop.link);
   }
 }
@@ -99,7 +155,7 @@ void MaxMin::Freeze(std::uint32_t id, double rate) {
     link.weight -= hop.weight;
     --link.unfrozen;
   }
-  const FixedRate rounded = std::min(Round(rate), table_.flows[active_[id].flow].cap);
+  const FixedRate rounded = std::min(Round(rate), active_[id].cap);
   if (active_[id].rate == rounded) return;
   active_[id].rate = rounded;
   Report(id);
@@ -129,7 +185,7 @@ void MaxMin::Solve() {
     // The share of no link ever falls, so whoever is content with the least is settled.
     std::size_t kept = 0;
     for (const std::uint32_t id : some_flows_) {
-      const auto cap = static_cast<double>(table_.flows[active_[id].flow].cap);
+      const auto cap = static_cast<double>(active_[id].cap);
       if (cap <= share) {
         Freeze(id, cap);
       } else {
@@ -162,6 +218,7 @@ void MaxMin::Solve() {
 }
 
 std::span<const std::uint32_t> MaxMin::Settle() {
+  if (!dirty_hosts_.empty()) CapCopies();
   if (!dirty_.empty()) {
     CollectAffected();
     Solve();

@@ -6,6 +6,9 @@
 // their present flows at their caps limit nobody, so a change reaches only the flows connected to
 // it through full links.
 //
+// Caps of copies change with how many GPUs of their host copy (HostCopyRates): all that a host has
+// under way get new ones when a copy begins or ends there.
+//
 //   MaxMin solver(table);
 //   solver.Add(flow_id, index_of_shared_flow);
 //   for (std::uint32_t id : solver.Settle()) use(solver.rate(id));  // Only the changed ones.
@@ -41,7 +44,13 @@ class MaxMin {
     bool active = false;
     bool reported = false;  // Stands in changed_.
     std::uint32_t visited = 0;
+    FixedRate cap = 0;  // Now.
     FixedRate rate = 0;
+  };
+  struct HostState {
+    std::uint32_t up = 0, down = 0;  // GPUs that copy.
+    bool dirty = false;
+    std::vector<std::uint32_t> flows;
   };
   struct LinkState {
     double capacity = 0;
@@ -61,6 +70,9 @@ class MaxMin {
     const SharedFlow& flow = table_.flows[active_[id].flow];
     return {table_.hops.data() + flow.hop_begin, flow.hop_count};
   }
+  void TouchHost(std::uint32_t host);
+  void CapCopies();
+  void SetCap(std::uint32_t id, FixedRate cap);
   void Touch(std::uint32_t link);
   void Report(std::uint32_t id);
   void VisitFlows(std::uint32_t link);
@@ -71,7 +83,8 @@ class MaxMin {
   const CostTable& table_;
   std::vector<ActiveFlow> active_;
   std::vector<LinkState> links_;
-  std::vector<std::uint32_t> dirty_;
+  std::vector<HostState> hosts_;
+  std::vector<std::uint32_t> dirty_, dirty_hosts_;
   std::vector<std::uint32_t> changed_;  // Since the last Settle.
   std::vector<std::uint32_t> settled_;  // What the last Settle returned.
   std::uint32_t visit_ = 0;

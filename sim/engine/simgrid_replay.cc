@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "sim/engine/deadlock.h"
+#include "sim/engine/fixed_point.h"
 #include "sim/engine/interference.h"
 #include "sim/engine/kernel_turns.h"
 #include "sim/engine/lane_threads.h"
@@ -61,6 +62,13 @@ struct Rank {
   // Of ClockBoost: left as of `since`, since when the rank does what it does (ClockUse).
   double boost_left_ps = 0, since_ps = 0;
   std::array<TaskId, kLaneCount> running;
+};
+
+// The limits hold for each of a host's copies alone (HostCopyRates).
+struct HostOfCopies {
+  std::uint32_t up = 0, down = 0;  // GPUs that copy.
+  s4u::Link *h2d_limit = nullptr, *d2h_limit = nullptr;
+  std::vector<Job*> h2d, d2h;
 };
 
 // A lane's computation: its cost, of the segment that runs if it is fused, and segments to come.
@@ -227,6 +235,7 @@ class SimgridReplay {
       const double capacity = costs_.links[i].bytes_per_s * link_scales[i] * kUnitsPerByte;
       links.push_back(zone->create_link(StrCat("link", i), capacity)->seal());
     }
+    if (costs_.host_copies.gpus > 0) hosts_of_copies_.resize(costs_.hosts);
     std::map<std::vector<s4u::Link*>, std::size_t> index_of_route;
     std::vector<std::vector<s4u::Link*>> routes;
     std::vector<std::size_t> route_of_flow;
@@ -243,6 +252,17 @@ class SimgridReplay {
         s4u::Link* own = zone->create_link(StrCat("flow", f), flow.max_bytes_per_s * kUnitsPerByte);
         own->set_sharing_policy(s4u::Link::SharingPolicy::FATPIPE);
         route.push_back(own->seal());
+      }
+      if (flow.host != kNone && !hosts_of_copies_.empty()) {
+        HostOfCopies& host = hosts_of_copies_[flow.host];
+        s4u::Link*& limit = flow.to_gpu ? host.h2d_limit : host.d2h_limit;
+        if (limit == nullptr) {
+          limit = zone->create_link(StrCat(flow.to_gpu ? "h2d" : "d2h", flow.host),
+                                    kMaxRate * kUnitsPerByte);
+          limit->set_sharing_policy(s4u::Link::SharingPolicy::FATPIPE);
+          limit->seal();
+        }
+        route.push_back(limit);
       }
       const auto [it, is_new] = index_of_route.try_emplace(route, routes.size());
       if (is_new) routes.push_back(route);
@@ -517,6 +537,7 @@ class SimgridReplay {
       if (costs_.flows[flow].bytes == 0) continue;
       Job* job = NewJobOfLane(Job::Work::kFlow, id);
       job->flow = flow;
+      CountCopies(job, /*begins=*/true);
       StartFlow(job, static_cast<double>(costs_.flows[flow].bytes) * kUnitsPerByte);
     }
     if (open_[id] == 0) EndTask(id);
@@ -534,6 +555,35 @@ class SimgridReplay {
     comm->set_destination(to);  // Which starts it.
   }
 
+  // GPUs of a host that copy, and so what each of them gets at most.
+  void CountCopies(Job* job, bool begins) {
+    const Flow& flow = costs_.flows[job->flow];
+    if (flow.host == kNone || hosts_of_copies_.empty()) return;
+    HostOfCopies& host = hosts_of_copies_[flow.host];
+    std::uint32_t& gpus = flow.to_gpu ? host.up : host.down;
+    std::vector<Job*>& jobs = flow.to_gpu ? host.h2d : host.d2h;
+    if (begins) {
+      gpus += flow.host_gpus;
+    } else {
+      gpus -= flow.host_gpus;
+      std::erase(jobs, job);
+    }
+    const HostCopyRates& rates = costs_.host_copies;
+    const std::size_t state = rates.StateOf(host.up, host.down);
+    SetLimit(host.h2d_limit, rates.h2d_bytes_per_s[state], host.h2d);
+    SetLimit(host.d2h_limit, rates.d2h_bytes_per_s[state], host.d2h);
+    if (begins) jobs.push_back(job);
+  }
+
+  // SimGrid 3.32 forgets all but the first of the flows on a FATPIPE whose bandwidth grows: those
+  // under way begin anew.
+  void SetLimit(s4u::Link* limit, double bytes_per_s, const std::vector<Job*>& jobs) {
+    const double units_per_s = std::min(bytes_per_s, kMaxRate) * kUnitsPerByte;
+    if (limit == nullptr || limit->get_bandwidth() == units_per_s) return;
+    limit->set_bandwidth(units_per_s);
+    for (Job* job : jobs) Restart(job);
+  }
+
   void EndJob(Job* job) {
     ++ends_;
     const TaskId id = job->task;
@@ -541,6 +591,7 @@ class SimgridReplay {
     std::vector<Job*>& jobs = jobs_of_slot_[SlotOf(id)];
     jobs.erase(std::find(jobs.begin(), jobs.end(), job));
     const bool was_fixed_time = job->work == Job::Work::kFixedTime;
+    if (!was_fixed_time) CountCopies(job, /*begins=*/false);
     Retire(job);
     free_jobs_.push_back(job);
     --open_[id];
@@ -674,17 +725,20 @@ class SimgridReplay {
         if (host->get_pstate() != SpeedIndex(id)) host->set_pstate(SpeedIndex(id));
         continue;
       }
-      if (job->slow_down == FlowSlowDown(id)) continue;
-      const double units = job->activity->get_remaining() / job->slow_down;
-      if (units < kNothing * kUnitsPerByte) continue;
-      job->activity->set_data(nullptr);
-      // A cancelled communication holds its bandwidth until the next step of time, a suspended one
-      // does not.
-      job->activity->suspend();
-      job->activity->cancel();
-      Retire(job);
-      StartFlow(job, units);
+      if (job->slow_down != FlowSlowDown(id)) Restart(job);
     }
+  }
+
+  void Restart(Job* job) {
+    const double units = job->activity->get_remaining() / job->slow_down;
+    if (units < kNothing * kUnitsPerByte) return;
+    job->activity->set_data(nullptr);
+    // A cancelled communication holds its bandwidth until the next step of time, a suspended one
+    // does not.
+    job->activity->suspend();
+    job->activity->cancel();
+    Retire(job);
+    StartFlow(job, units);
   }
 
   std::size_t SpeedIndex(TaskId id) const {
@@ -736,6 +790,7 @@ class SimgridReplay {
   std::vector<Computation> computations_;  // By slot.
   std::vector<s4u::Host*> hosts_;          // By slot.
   std::vector<std::pair<s4u::Host*, s4u::Host*>> ends_of_flow_;
+  std::vector<HostOfCopies> hosts_of_copies_;
   std::vector<std::uint32_t> open_;              // By task: jobs that go on.
   std::vector<std::uint32_t> missing_;           // By rendezvous: tasks that are not ready.
   std::vector<std::uint32_t> finished_members_;  // By rendezvous: tasks that are done.

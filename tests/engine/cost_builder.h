@@ -20,6 +20,9 @@ class CostBuilder {
     std::int64_t bytes = 0;
     double max_bytes_per_s = 0;  // 0 = the links decide.
     std::vector<RouteHop> hops = {};
+    std::uint32_t host = kNone;  // Of a copy under SetHostCopies().
+    std::uint32_t host_gpus = 1;
+    bool to_gpu = false;
   };
 
   explicit CostBuilder(const TaskGraph& graph) {
@@ -47,6 +50,9 @@ class CostBuilder {
       Flow flow;
       flow.bytes = spec.bytes;
       flow.max_bytes_per_s = spec.max_bytes_per_s;
+      flow.host = spec.host;
+      flow.host_gpus = spec.host_gpus;
+      flow.to_gpu = spec.to_gpu;
       flow.hop_begin = static_cast<std::uint32_t>(costs_.hops.size());
       flow.hop_count = static_cast<std::uint32_t>(spec.hops.size());
       costs_.flows.push_back(flow);
@@ -60,6 +66,11 @@ class CostBuilder {
   void Set(TaskId task, Picoseconds fixed_ps, const std::vector<FlowSpec>& flows,
            float sensitivity = 1) {
     Set(task, AddCost(fixed_ps, flows, sensitivity));
+  }
+
+  void SetHostCopies(std::uint32_t hosts, const HostCopyRates& rates) {
+    costs_.hosts = hosts;
+    costs_.host_copies = rates;
   }
 
   Interference& interference() { return costs_.interference; }

@@ -34,6 +34,7 @@ RandomCostOptions DrawCostOptions() {
   options.sharing = *rc::gen::arbitrary<bool>();
   options.multiplicities = *rc::gen::arbitrary<bool>();
   options.interference = *rc::gen::arbitrary<bool>();
+  options.host_copies = *rc::gen::arbitrary<bool>();
   return options;
 }
 
@@ -130,7 +131,8 @@ RC_GTEST_PROP(EngineProperty, NeverBeatsTheCriticalPathOrAResource, ()) {
   const double slack = 2.0 * static_cast<double>(graph.tasks.size()) + 1e-9 * makespan;
   const double critical_path = CriticalPathPs(graph, costs);
   RC_ASSERT(makespan >= critical_path - slack);
-  if (!options.sharing && !options.interference) RC_ASSERT(makespan <= critical_path + slack);
+  if (!options.sharing && !options.interference && !options.host_copies)
+    RC_ASSERT(makespan <= critical_path + slack);
 
   std::vector<double> busy_ps(graph.ranks.size() * kLaneCount, 0);
   std::vector<double> bytes(costs.links.size(), 0);
@@ -155,7 +157,7 @@ RC_GTEST_PROP(EngineProperty, NeverBeatsTheCriticalPathOrAResource, ()) {
 RC_GTEST_PROP(EngineProperty, FasterHardwareNeverSlowsWithoutSharingAndInterference, ()) {
   const TaskGraph graph = DrawGraph();
   RandomCostOptions options = DrawCostOptions();
-  options.sharing = options.interference = false;
+  options.sharing = options.interference = options.host_copies = false;
   const Replay slow = RunFast(graph, RandomCosts(graph, options));
   const double factor = *rc::gen::element(1.0, 1.001, 1.3, 2.0, 100.0);
   (*rc::gen::arbitrary<bool>() ? options.link_speed : options.device_speed) = factor;
@@ -179,7 +181,7 @@ RC_GTEST_PROP(EngineProperty, TwoRunsGiveTheSameBytes, ()) {
 RC_GTEST_PROP(EngineProperty, EventReplayEqualsLongestPath, ()) {
   const TaskGraph graph = DrawGraph();
   RandomCostOptions options = DrawCostOptions();
-  options.sharing = options.interference = false;
+  options.sharing = options.interference = options.host_copies = false;
   const GraphCosts costs = RandomCosts(graph, options);
   const Result<Topology> topology = BuildTopology(graph, costs);
   const Result<CostTable> table = BuildCostTable(graph, costs);

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -534,6 +535,117 @@ TEST_P(EngineTest, AFlowSlowedByComputeKeepsItsShare) {
   // 4 ms: 20 MB and 40 MB; then the slow one alone, at half of 20 GB/s.
   ExpectTime(replay.end_ps[builder.Id(other)], 4'000'000'000, "other");
   ExpectTime(replay.end_ps[builder.Id(slow)], 5'000'000'000, "slow");
+}
+
+constexpr double kNoLimit = HUGE_VAL;
+
+// Of two GPUs: an H2D has 40 GB/s beside two D2H, two have 30 GB/s each.
+HostCopyRates YieldingRates() {
+  return {.gpus = 2,
+          .h2d_bytes_per_s = {kNoLimit, kNoLimit, kNoLimit,  // Up 0, and down 0 .. 2.
+                              kNoLimit, kNoLimit, 40e9,      // Up 1.
+                              kNoLimit, kNoLimit, 30e9},     // Up 2.
+          .d2h_bytes_per_s = std::vector<double>(9, kNoLimit)};
+}
+
+TEST_P(EngineTest, CopiesUpYieldToThoseThatManyGpusMakeDown) {
+  GraphBuilder builder(2);
+  const auto up = AddTask(builder, 0, TaskKind::kH2D, Lane::kH2D);
+  const auto down = AddTask(builder, 0, TaskKind::kD2H, Lane::kD2H);
+  const auto others_down = AddTask(builder, 1, TaskKind::kD2H, Lane::kD2H);
+  const TaskGraph graph = builder.Build();
+  CostBuilder costs(graph);
+  const auto copy = [](std::int64_t bytes, bool to_gpu, std::uint32_t host) {
+    return CostBuilder::FlowSpec{
+        .bytes = bytes, .max_bytes_per_s = 50e9, .hops = {}, .host = host, .to_gpu = to_gpu};
+  };
+  costs.SetHostCopies(2, YieldingRates());
+  costs.Set(builder.Id(up), 0, {copy(100'000'000, true, 0)});
+  costs.Set(builder.Id(down), 0, {copy(50'000'000, false, 0)});
+  costs.Set(builder.Id(others_down), 500'000'000, {copy(25'000'000, false, 0)});
+  // 0.5 ms at 50 GB/s, as long at 40, and the other 55 MB at 50. What comes down loses nothing.
+  Replay replay = Run(graph, costs.costs());
+  ExpectTime(replay.end_ps[builder.Id(up)], 2'100'000'000, "up");
+  ExpectTime(replay.end_ps[builder.Id(down)], 1'000'000'000, "down");
+  ExpectTime(replay.end_ps[builder.Id(others_down)], 1'000'000'000, "the other's down");
+  // On another host.
+  costs.Set(builder.Id(others_down), 500'000'000, {copy(25'000'000, false, 1)});
+  replay = Run(graph, costs.costs());
+  ExpectTime(replay.end_ps[builder.Id(up)], 2'000'000'000, "up");
+}
+
+TEST_P(EngineTest, AFoldedRankCopiesAsManyGpus) {
+  GraphBuilder builder(1);
+  const auto up = AddTask(builder, 0, TaskKind::kH2D, Lane::kH2D);
+  const auto down = AddTask(builder, 0, TaskKind::kD2H, Lane::kD2H);
+  const TaskGraph graph = builder.Build();
+  CostBuilder costs(graph);
+  costs.SetHostCopies(1, YieldingRates());
+  // More than there are rates of count as these.
+  for (const std::uint32_t gpus : {2u, 8u}) {
+    const auto copy = [gpus](std::int64_t bytes, bool to_gpu) {
+      return CostBuilder::FlowSpec{.bytes = bytes,
+                                   .max_bytes_per_s = 50e9,
+                                   .hops = {},
+                                   .host = 0,
+                                   .host_gpus = gpus,
+                                   .to_gpu = to_gpu};
+    };
+    costs.Set(builder.Id(up), 0, {copy(80'000'000, true)});
+    costs.Set(builder.Id(down), 0, {copy(50'000'000, false)});
+    const Replay replay = Run(graph, costs.costs());
+    ExpectTime(replay.end_ps[builder.Id(up)], 2'000'000'000, "up");  // 30 MB, then 50.
+    ExpectTime(replay.end_ps[builder.Id(down)], 1'000'000'000, "down");
+  }
+}
+
+TEST_P(EngineTest, WhatCopiesUpYieldOthersOfTheirLinkGet) {
+  // Both directions of GPU 0 share 80 GB/s: 40 each. With the other GPU's 0.5 ms later up has 30
+  // for 0.5 ms, and down 50.
+  GraphBuilder builder(2);
+  const auto up = AddTask(builder, 0, TaskKind::kH2D, Lane::kH2D);
+  const auto down = AddTask(builder, 0, TaskKind::kD2H, Lane::kD2H);
+  const auto others_down = AddTask(builder, 1, TaskKind::kD2H, Lane::kD2H);
+  const TaskGraph graph = builder.Build();
+  CostBuilder costs(graph);
+  HostCopyRates rates = YieldingRates();
+  rates.h2d_bytes_per_s[5] = 30e9;
+  costs.SetHostCopies(1, rates);
+  const std::uint32_t link = costs.AddLink(LinkKind::kPcieDuplex, 80e9);
+  costs.Set(builder.Id(up), 0,
+            {{.bytes = 65'000'000,
+              .max_bytes_per_s = 60e9,
+              .hops = {{link, 1}},
+              .host = 0,
+              .to_gpu = true}});
+  costs.Set(builder.Id(down), 0,
+            {{.bytes = 65'000'000, .max_bytes_per_s = 60e9, .hops = {{link, 1}}, .host = 0}});
+  costs.Set(builder.Id(others_down), 500'000'000,
+            {{.bytes = 25'000'000, .max_bytes_per_s = 50e9, .hops = {}, .host = 0}});
+  // At 1 ms up has moved 35 MB and down 45; then 40 each for 0.5 ms: 55 and 65; then 10 at 60.
+  const Replay replay = Run(graph, costs.costs());
+  ExpectTime(replay.end_ps[builder.Id(down)], 1'500'000'000, "down");
+  ExpectTime(replay.end_ps[builder.Id(up)], 1'666'666'667, "up");
+}
+
+TEST_P(EngineTest, ErrorsOfHostCopiesNameThem) {
+  GraphBuilder builder(1);
+  AddTask(builder, 0, TaskKind::kH2D, Lane::kH2D);
+  const TaskGraph graph = builder.Build();
+  const auto message = [&](const HostCopyRates& rates, std::uint32_t host) {
+    CostBuilder costs(graph);
+    costs.SetHostCopies(1, rates);
+    costs.Set(0, 0, {{.bytes = 1, .max_bytes_per_s = 1e9, .hops = {}, .host = host}});
+    const Result<Replay> replay = engine_->Run(graph, costs.costs());
+    return replay.ok() ? "no error" : replay.error().message;
+  };
+  EXPECT_EQ(message(YieldingRates(), 0), "no error");
+  EXPECT_THAT(message(YieldingRates(), 1), HasSubstr("flow 0: host 1 of 1"));
+  HostCopyRates rates = YieldingRates();
+  rates.d2h_bytes_per_s[3] = 0;
+  EXPECT_THAT(message(rates, 0), HasSubstr("host_copies: d2h_bytes_per_s 0"));
+  rates.h2d_bytes_per_s.pop_back();
+  EXPECT_THAT(message(rates, 0), HasSubstr("host_copies: h2d_bytes_per_s has 8 of 9 states"));
 }
 
 TEST_P(EngineTest, ComputeAndHostTasksMayHaveFlows) {

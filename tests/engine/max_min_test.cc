@@ -96,6 +96,44 @@ TEST(MaxMinTest, AddedAndRemovedBeforeSettlingIsNothing) {
   EXPECT_EQ(solver.rate(0), 1'000'000'000u);
 }
 
+TEST(MaxMinTest, CapsOfCopiesFollowTheirNumber) {
+  Network network({12e9});
+  for (int i = 0; i < 3; ++i) network.Add({{0, 1}}, 5'000'000'000u);
+  network.table.hosts = 1;
+  network.table.host_copies.gpus = 1;
+  // Beside one that comes down, one that goes up has 2e9.
+  network.table.host_caps = {.h2d = {kNoCap, kNoCap, kNoCap, 2'000'000'000u},
+                             .d2h = {kNoCap, kNoCap, kNoCap, kNoCap}};
+  network.table.flows[0].host = network.table.flows[1].host = 0;
+  network.table.flows[0].to_gpu = true;
+  MaxMin solver(network.table);
+  solver.Add(0, 0);
+  solver.Add(2, 2);
+  Settle(solver);
+  EXPECT_EQ(solver.rate(0), 5'000'000'000u);
+  solver.Add(1, 1);
+  EXPECT_EQ(Settle(solver), (std::set<std::uint32_t>{0, 1}));
+  EXPECT_EQ(solver.rate(0), 2'000'000'000u);
+  EXPECT_EQ(solver.rate(1), 5'000'000'000u);
+  EXPECT_EQ(solver.rate(2), 5'000'000'000u);
+  solver.Remove(1);
+  EXPECT_EQ(Settle(solver), (std::set<std::uint32_t>{0}));
+  EXPECT_EQ(solver.rate(0), 5'000'000'000u);
+}
+
+// The cap of a flow now.
+FixedRate CapOf(const CostTable& table, std::uint32_t id, const std::set<std::uint32_t>& active) {
+  const SharedFlow& flow = table.flows[id];
+  if (flow.host == kNone) return flow.cap;
+  std::uint32_t up = 0, down = 0;
+  for (const std::uint32_t other : active) {
+    const SharedFlow& at = table.flows[other];
+    if (at.host == flow.host) (at.to_gpu ? up : down) += at.host_gpus;
+  }
+  const std::size_t state = table.host_copies.StateOf(up, down);
+  return std::min(flow.cap, (flow.to_gpu ? table.host_caps.h2d : table.host_caps.d2h)[state]);
+}
+
 // Rates are max-min fair if and only if every flow is at its cap or crosses a full link where no
 // other flow is faster (Bertsekas and Gallager, 6.5.2).
 void CheckFair(const Network& network, const MaxMin& solver,
@@ -117,9 +155,10 @@ void CheckFair(const Network& network, const MaxMin& solver,
     RC_ASSERT(load[link] <= table.link_capacity[link] * (1 + kRounding));
   }
   for (const std::uint32_t id : active) {
-    RC_ASSERT(solver.rate(id) <= table.flows[id].cap);
+    const FixedRate cap = CapOf(table, id, active);
+    RC_ASSERT(solver.rate(id) <= cap);
     const auto rate = static_cast<double>(solver.rate(id));
-    bool is_limited = solver.rate(id) == table.flows[id].cap;
+    bool is_limited = solver.rate(id) == cap;
     for (const SharedHop& hop : hops(id)) {
       is_limited =
           is_limited || (load[hop.link] >= table.link_capacity[hop.link] * (1 - kRounding) &&
@@ -145,6 +184,20 @@ RC_GTEST_PROP(MaxMinProperty, RatesStayFairAndChangesAreReported, ()) {
     }
     if (hops.empty()) hops.emplace_back(0u, 1.0);
     network.Add(hops, static_cast<FixedRate>(*rc::gen::inRange(1, 12)) * 500'000'000u);
+  }
+  if (*rc::gen::arbitrary<bool>()) {
+    network.table.hosts = 2;
+    network.table.host_copies.gpus = 2;
+    for (auto* caps : {&network.table.host_caps.h2d, &network.table.host_caps.d2h}) {
+      for (int i = 0; i < 9; ++i) {
+        caps->push_back(static_cast<FixedRate>(*rc::gen::inRange(1, 12)) * 400'000'000u);
+      }
+    }
+    for (SharedFlow& flow : network.table.flows) {
+      flow.host = *rc::gen::element(0u, 1u, kNone);
+      flow.host_gpus = *rc::gen::inRange(1u, 3u);
+      flow.to_gpu = *rc::gen::arbitrary<bool>();
+    }
   }
   MaxMin solver(network.table);
   std::set<std::uint32_t> active;

@@ -45,6 +45,7 @@ class Generator {
         }
       }
     }
+    if (o_.host_copies) DrawHostCopies();
     if (o_.turns) DrawTurns();
     if (o_.delays) {
       costs_.costs().handoff_ps = std::llround(Between(1, 5e6));
@@ -54,6 +55,29 @@ class Generator {
   }
 
  private:
+  // Fewer states than four ranks' copies have.
+  void DrawHostCopies() {
+    HostCopyRates rates{.gpus = 3, .h2d_bytes_per_s = {}, .d2h_bytes_per_s = {}};
+    for (std::vector<double>* list : {&rates.h2d_bytes_per_s, &rates.d2h_bytes_per_s}) {
+      for (std::uint32_t state = 0; state < (rates.gpus + 1) * (rates.gpus + 1); ++state) {
+        const double rate = Between(2e9, 60e9) * o_.link_speed;
+        list->push_back(Below(3) == 0 ? HUGE_VAL : rate);
+      }
+    }
+    costs_.SetHostCopies(static_cast<std::uint32_t>(graph_.ranks.size() + 3) / 4, rates);
+    for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
+      const Task& task = graph_.tasks[id];
+      if (!IsCopy(task.kind)) continue;
+      const TaskCost& cost = costs_.costs().Of(id);
+      for (std::uint32_t i = 0; i < cost.flow_count; ++i) {
+        Flow& flow = costs_.costs().flows[cost.flow_begin + i];
+        flow.host = task.rank / 4;
+        flow.host_gpus = o_.multiplicities ? 1 + Below(2) : 1;
+        flow.to_gpu = task.kind == TaskKind::kH2D;
+      }
+    }
+  }
+
   void DrawTurns() {
     static constexpr std::array kTurns = {KernelTurn::kNever, KernelTurn::kBegins,
                                           KernelTurn::kWhole};
