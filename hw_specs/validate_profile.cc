@@ -12,6 +12,7 @@ namespace {
 constexpr std::int64_t kMaxDimension = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 50;
 constexpr std::int64_t kMaxGroup = std::int64_t{1} << 20;
+constexpr std::int64_t kMaxHostGpus = 1024;
 constexpr std::uint32_t kMaxShards = 65535;  // OpShape::count.
 constexpr std::size_t kOperatorDims = 6;     // OpShape::dims.
 constexpr double kLongest_s = 1e5;
@@ -96,6 +97,18 @@ void CheckMovements(const Profile& profile, FieldErrors* errors) {
     entry.Require(IsTime(sample.alone_s()), "alone_s", kNoTime);
     entry.Require(IsTimeOrNone(sample.both_ways_s()), "both_ways_s", kNoTime);
     entry.Require(IsTimeOrNone(sample.busy_s()), "busy_s", kNoTime);
+  }
+  for (int i = 0; i < profile.host_copies_size(); ++i) {
+    const HostCopySample& sample = profile.host_copies(i);
+    EntryErrors entry("host_copies", i, errors);
+    entry.Require(sample.up() <= kMaxHostGpus, "up", "is more than 1024");
+    entry.Require(sample.down() <= kMaxHostGpus, "down", "is more than 1024");
+    entry.Require(sample.up() > 0 || sample.down() > 0, "up", "is 0, and so is down");
+    entry.Require(IsSize(sample.bytes(), kMaxBytes), "bytes", kNoSize);
+    entry.Require(sample.up() > 0 ? IsTime(sample.h2d_s()) : sample.h2d_s() == 0, "h2d_s",
+                  sample.up() > 0 ? kNoTime : "is given where none copy so");
+    entry.Require(sample.down() > 0 ? IsTime(sample.d2h_s()) : sample.d2h_s() == 0, "d2h_s",
+                  sample.down() > 0 ? kNoTime : "is given where none copy so");
   }
   for (int i = 0; i < profile.collectives_size(); ++i) {
     const CollectiveSample& sample = profile.collectives(i);

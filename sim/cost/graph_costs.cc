@@ -9,6 +9,7 @@
 #include "sim/cost/collective_cost.h"
 #include "sim/cost/efficiency.h"
 #include "sim/cost/framework_costs.h"
+#include "sim/cost/host_copies.h"
 #include "sim/cost/link_map.h"
 #include "sim/cost/operator_cost.h"
 #include "sim/cost/profile_cost.h"
@@ -33,11 +34,25 @@ double GradientBytes(const Model& model) {
 
 // Both ways, copies were measured beside computation while all GPUs copied, one way likewise. What
 // they lose both ways beyond that is no matter of computation, but of GPUs that share the host.
+// Where the profile has no samples of that, of all of them alike.
 double CopiesSlowdown(const Profile& profile) {
+  if (!profile.host_copies().empty()) return 0;
   const Interference& x = profile.interference();
   if (profile.measured_on().node().gpus() < 2) return 0;
   if (!(x.h2d_beside_compute() > 0) || !(x.d2h_beside_compute() > 0)) return 0;
   return x.copy_beside_compute() / std::max(x.h2d_beside_compute(), x.d2h_beside_compute());
+}
+
+// What copies of all GPUs lose to each other beside computation as without it.
+void TakeHostCopiesOut(const Profile& profile, Interference* factors) {
+  if (profile.host_copies().empty() || !profile.has_interference()) return;
+  const HostCopySlowdowns slowdowns = SlowdownsOf(profile);
+  const auto less = [](double factor, double slowdown) {
+    return factor > 0 ? std::max(1.0, factor / slowdown) : factor;
+  };
+  factors->set_h2d_beside_compute(less(factors->h2d_beside_compute(), slowdowns.h2d));
+  factors->set_d2h_beside_compute(less(factors->d2h_beside_compute(), slowdowns.d2h));
+  factors->set_copy_beside_compute(less(factors->copy_beside_compute(), slowdowns.both));
 }
 
 Interference FactorsOf(const Cluster& cluster, const Profile* profile) {
@@ -50,6 +65,7 @@ Interference FactorsOf(const Cluster& cluster, const Profile* profile) {
   if (const double slowdown = profile != nullptr ? CopiesSlowdown(*profile) : 0; slowdown > 1) {
     factors.set_copy_beside_compute(factors.copy_beside_compute() / slowdown);
   }
+  if (profile != nullptr) TakeHostCopiesOut(*profile, &factors);
   factors.set_collective_beside_compute(OneIfUnset(factors.collective_beside_compute()));
   factors.set_h2d_beside_host(OneIfUnset(factors.h2d_beside_host()));
   factors.set_d2h_beside_host(OneIfUnset(factors.d2h_beside_host()));
@@ -127,6 +143,10 @@ class CostBuilder {
     if (profile != nullptr) dispatch_s_ = std::max(0.0, profile->dispatch_s());
     slowest_ = 1 + std::max(0.0, cluster.compute_jitter()) * ExpectedMaximum(gpus);
     out_.interference = FactorsOf(cluster, profile);
+    if (profile != nullptr && !(cluster.node().workers().threads() > 0)) {
+      out_.hosts = static_cast<std::uint32_t>(graph.ranks.size());
+      out_.host_copies = HostCopyRatesOf(*profile, cluster.node().gpus());
+    }
     out_.workers = WorkersOf(cluster, profile);
     if (profile != nullptr && !HasWorkers()) {
       out_.clocks = {.boost_ps = ToPicoseconds(profile->clocks().boost_s()),
@@ -397,8 +417,17 @@ class CostBuilder {
     cost->modelled = !movement.is_measured;
     if (HasWorkers()) return AddMovementWork(shape, movement, /*is_first=*/true, cost);
     if (Status status = SetFixed(movement.fixed_s, shape, cost); !status.ok()) return status;
-    return AddFlow(movement.peer_bytes, movement.peer_bytes_per_s, shape,
-                   [&] { links_.AddCopy(task.rank, h2d, &out_.hops); });
+    const std::size_t flows = out_.flows.size();
+    const Status status = AddFlow(movement.peer_bytes, movement.peer_bytes_per_s, shape,
+                                  [&] { links_.AddCopy(task.rank, h2d, &out_.hops); });
+    if (status.ok() && out_.flows.size() > flows && out_.host_copies.gpus > 0) {
+      const LinkMap::HostShare share = links_.HostOf(task.rank);
+      Flow& flow = out_.flows.back();
+      flow.host = share.host;
+      flow.host_gpus = share.gpus;
+      flow.to_gpu = h2d;
+    }
+    return status;
   }
 
   Status AddMessage(const Task& task, GroupId group, const OpShape& shape, TaskCost* cost) {

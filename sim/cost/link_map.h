@@ -7,6 +7,7 @@
 // unfolded graph every rank is its own class, and links and multiplicities are the real ones.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
@@ -67,6 +68,15 @@ class LinkMap {
   // Out of the node through the own NIC port and in likewise.
   void AddNicRing(RankId rank, double share, std::vector<RouteHop>* hops);
   void AddMessage(const Ends& ends, double share, std::vector<RouteHop>* hops);
+
+  // Flow::host of its copies, the lowest class on it, and how many GPUs of that host it stands for.
+  struct HostShare {
+    std::uint32_t host = 0, gpus = 1;
+  };
+  HostShare HostOf(RankId rank) const {
+    const Share& node = shares_[rank].node;
+    return {node.lowest_class, static_cast<std::uint32_t>(std::max(1.0, node.own))};
+  }
 
   // The links; `bytes_per_s` of one may be raised where a faster flow was measured on it.
   std::vector<Link> TakeLinks() { return std::move(links_); }

@@ -89,6 +89,20 @@ TEST(ValidateProfileTest, NamesTheEntryAndItsLine) {
             testing::Not(HasSubstr("operators[0]"))));
 }
 
+TEST(ValidateProfileTest, HostCopiesHaveTheTimesOfWhatCopies) {
+  const auto problem = [](const std::string& sample) {
+    const auto parsed = ParseText<Profile>("host_copies { bytes: 4 " + sample + " }", "f");
+    const Status status = ValidateProfile(parsed.value().message, parsed.value().source);
+    return status.ok() ? "none" : status.error().message;
+  };
+  EXPECT_EQ(problem("up: 1 down: 2 h2d_s: 1 d2h_s: 1"), "none");
+  EXPECT_EQ(problem("down: 2 d2h_s: 1"), "none");
+  EXPECT_THAT(problem("up: 1 down: 2 h2d_s: 1"), HasSubstr("host_copies[0].d2h_s: is no time"));
+  EXPECT_THAT(problem("up: 1 h2d_s: 1 d2h_s: 1"), HasSubstr("d2h_s: is given where none copy so"));
+  EXPECT_THAT(problem(""), HasSubstr("host_copies[0].up: is 0, and so is down"));
+  EXPECT_THAT(problem("up: 1025 h2d_s: 1"), HasSubstr("host_copies[0].up: is more than 1024"));
+}
+
 // Measured until nothing read it.
 TEST(ValidateProfileTest, ProfilesWithADroppedFieldAreRead) {
   const auto parsed = ParseText<Profile>(
