@@ -88,9 +88,25 @@ void DescribePeers(const Profile& profile, NvLink* link) {
 // What was seen to pass through the host's memory: Adam reads gradient, master and moments, writes
 // the states and the parameter. Triad counts no write-allocate, and Adam's stores need none.
 double HostTrafficBytesPerSecond(const GpuSamples& samples) {
-  return std::max(
-      kAdamBytesPerParam * samples.host_adam_params_per_s[3] + samples.duplex_bytes_per_s,
-      samples.all_gpus_copies_bytes_per_s);
+  double most = kAdamBytesPerParam * samples.host_adam_params_per_s[3] + samples.duplex_bytes_per_s;
+  for (const HostCopyTimes& times : samples.host_copies) {
+    const auto rate = [&](std::int64_t gpus, double seconds) {
+      return seconds > 0 ? static_cast<double>(gpus * times.bytes) / seconds : 0;
+    };
+    most = std::max(most, rate(times.up, times.h2d_s) + rate(times.down, times.d2h_s));
+  }
+  return most;
+}
+
+void DescribeHostCopies(const GpuSamples& samples, Profile* profile) {
+  for (const HostCopyTimes& times : samples.host_copies) {
+    HostCopySample* const sample = profile->add_host_copies();
+    sample->set_up(times.up);
+    sample->set_down(times.down);
+    sample->set_bytes(times.bytes);
+    sample->set_h2d_s(RoundMeasured(times.h2d_s));
+    sample->set_d2h_s(RoundMeasured(times.d2h_s));
+  }
 }
 
 Cluster GpuCluster(const Cluster& described, const Profile& profile, const GpuSamples& samples,
@@ -155,6 +171,7 @@ Result<Profile> MeasureGpuProfile(const ProfileInput& input, const MakeBackend& 
   times->Begin("host memory");
   Profile profile = BuildEntries(samples.primitives);
   profile.set_fused_pairs(InProfile(pairs));
+  DescribeHostCopies(samples, &profile);
   DescribeMemory(samples.layers, samples.scratch_bytes, &profile);
   profile.set_dispatch_s(RoundMeasured(samples.dispatch_s));
   profile.set_lane_handoff_s(RoundMeasured(Summarize(samples.lane_handoffs_s).median));

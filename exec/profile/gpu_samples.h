@@ -16,6 +16,12 @@
 
 namespace twinstep {
 
+// Of each GPU's copies while `up` GPUs copy H2D and `down` D2H (HostCopySample).
+struct HostCopyTimes {
+  std::int64_t up = 0, down = 0, bytes = 0;
+  double h2d_s = 0, d2h_s = 0;  // 0 = none copy so.
+};
+
 // What a machine's single numbers come from, as medians.
 struct GpuSamples {
   PrimitiveSamples primitives;
@@ -23,7 +29,7 @@ struct GpuSamples {
   double memory_bytes_per_s = 0;  // A large copy on the device, read and written.
   double h2d_bytes_per_s = 0, d2h_bytes_per_s = 0, duplex_bytes_per_s = 0;
   std::int64_t gpus = 0;                   // Of the largest plan.
-  double all_gpus_copies_bytes_per_s = 0;  // Both ways; 0 where the plans have one GPU.
+  std::vector<HostCopyTimes> host_copies;  // None where the plans have one GPU.
   double copy_latency_s = 0;               // Of the smallest copy.
   double dispatch_s = 0;                   // Of one task, where the host cannot keep up.
   // Of ProbeSizes::beside_bytes: alone, beside the layers, and beside those and CPU Adam; 0 = not

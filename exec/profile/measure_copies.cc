@@ -40,9 +40,9 @@ std::set<std::int64_t> CopySizes(const GpuMeasurement& gpu, bool h2d) {
   return sizes;
 }
 
-// The engines take one rate of both directions together.
-Status MeasureBothWays(GpuMeasurement* gpu, std::uint32_t gpus, double* bytes_per_s) {
-  ProbeGraph both(gpus);
+// Both directions of one GPU.
+Status MeasureBothWays(GpuMeasurement* gpu) {
+  ProbeGraph both;
   for (const bool h2d : {true, false}) {
     both.AddCopies(h2d, gpu->sizes().beside_bytes, 4 * kProbeRepeats);
   }
@@ -52,10 +52,50 @@ Status MeasureBothWays(GpuMeasurement* gpu, std::uint32_t gpus, double* bytes_pe
   if (!done.ok()) return done;
   double both_s = 0;
   for (const auto& [primitive, times] : both_ways) {
-    if (gpus == 1) AppendTo(&gpu->TimesOf(primitive).both_ways_s, times);
+    AppendTo(&gpu->TimesOf(primitive).both_ways_s, times);
     both_s += Summarize(times).median / 2;
   }
-  *bytes_per_s = 2 * gpus * static_cast<double>(gpu->sizes().beside_bytes) / both_s;
+  gpu->samples().duplex_bytes_per_s = 2 * static_cast<double>(gpu->sizes().beside_bytes) / both_s;
+  return Unit{};
+}
+
+// GPUs 0 to up - 1 H2D and 0 to down - 1 D2H, but where both are 1, GPU 1 D2H. A state whose copies
+// never ran all at once is left out.
+Status MeasureHostCopies(GpuMeasurement* gpu, std::uint32_t up, std::uint32_t down,
+                         double seconds) {
+  const std::int64_t bytes = gpu->sizes().beside_bytes;
+  const std::uint32_t first_down = up == 1 && down == 1 ? 1 : 0;
+  ProbeGraph probes(std::max(up, first_down + down));
+  for (std::uint32_t rank = 0; rank < up; ++rank) {
+    probes.AddCopiesOf(rank, /*h2d=*/true, bytes, 4 * kProbeRepeats);
+  }
+  for (std::uint32_t rank = 0; rank < down; ++rank) {
+    probes.AddCopiesOf(first_down + rank, /*h2d=*/false, bytes, 4 * kProbeRepeats);
+  }
+  Means means;
+  const Status done = gpu->Runs().MeasureTogether(std::move(probes), seconds, &means);
+  if (!done.ok()) return done;
+  const HostCopyTimes times{.up = up,
+                            .down = down,
+                            .bytes = bytes,
+                            .h2d_s = MedianOf(means, CopyPrimitive(/*h2d=*/true, bytes)),
+                            .d2h_s = MedianOf(means, CopyPrimitive(/*h2d=*/false, bytes))};
+  if ((up > 0 && times.h2d_s == 0) || (down > 0 && times.d2h_s == 0)) return Unit{};
+  gpu->samples().host_copies.push_back(times);
+  return Unit{};
+}
+
+// None, one or all GPUs each way.
+Status MeasureCopiesOfAll(GpuMeasurement* gpu) {
+  const auto all = static_cast<std::uint32_t>(gpu->samples().gpus);
+  constexpr std::size_t kStates = 8;
+  for (const std::uint32_t up : {0u, 1u, all}) {
+    for (const std::uint32_t down : {0u, 1u, all}) {
+      if (up + down == 0) continue;
+      const Status done = MeasureHostCopies(gpu, up, down, gpu->Share(kCopiesShare / 2, kStates));
+      if (!done.ok()) return done;
+    }
+  }
   return Unit{};
 }
 
@@ -88,18 +128,16 @@ Status MeasureCopies(GpuMeasurement* gpu) {
   samples.h2d_bytes_per_s = static_cast<double>(largest) / seconds(true, largest);
   samples.d2h_bytes_per_s = static_cast<double>(largest) / seconds(false, largest);
   samples.copy_latency_s = seconds(true, smallest);
-  const Status done = MeasureBothWays(gpu, /*gpus=*/1, &samples.duplex_bytes_per_s);
+  const Status done = MeasureBothWays(gpu);
   if (!done.ok()) return done;
   for (const bool h2d : {true, false}) {
     const PrimitiveTimes& times = gpu->TimesOf(CopyPrimitive(h2d, gpu->sizes().beside_bytes));
     (h2d ? samples.h2d : samples.d2h).alone_s = Summarize(times.alone_s).median;
     (h2d ? samples.h2d_both : samples.d2h_both).alone_s = Summarize(times.both_ways_s).median;
   }
-  // What all GPUs' copies get from the host's memory together.
   for (const GpuPlan& plan : gpu->plans()) samples.gpus = std::max(samples.gpus, plan.plan->gpus);
   if (samples.gpus == 1) return Unit{};
-  return MeasureBothWays(gpu, static_cast<std::uint32_t>(samples.gpus),
-                         &samples.all_gpus_copies_bytes_per_s);
+  return MeasureCopiesOfAll(gpu);
 }
 
 TaskGraph CopiesBeside(const GpuMeasurement& gpu, std::uint32_t ranks, bool h2d, bool d2h,

@@ -13,7 +13,7 @@
 
 namespace twinstep {
 
-// Of the plans' sizes and others, one direction and both, and of all GPUs at once.
+// Of the plans' sizes and others, one direction and both, and of several GPUs at once.
 Status MeasureCopies(GpuMeasurement* gpu);
 
 // After both. Operators beside copies up, down and both ways, and these copies.

@@ -177,17 +177,19 @@ void ProbeGraph::AddOperator(const OpShape& shape, std::span<const std::int64_t>
 }
 
 void ProbeGraph::AddCopies(bool h2d, std::int64_t bytes, int times) {
-  for (std::uint32_t rank = 0; rank < tasks_.size(); ++rank) {
-    const auto add = [&](Pool pool) {
-      return AddBuffer(rank, bytes, pool, Dtype::kBf16, Role::kOffloadSlot);
-    };
-    const Operand device = add(Pool::kGpu), host = add(Pool::kPinnedHost);
-    const Repeated copy{.task = CopyTask(h2d),
-                        .shape = CopyShape(h2d, bytes),
-                        .reads = {h2d ? host : device},
-                        .writes = {h2d ? device : host}};
-    AddRepeated(rank, std::span(&copy, 1), times);
-  }
+  for (std::uint32_t rank = 0; rank < tasks_.size(); ++rank) AddCopiesOf(rank, h2d, bytes, times);
+}
+
+void ProbeGraph::AddCopiesOf(std::uint32_t rank, bool h2d, std::int64_t bytes, int times) {
+  const auto add = [&](Pool pool) {
+    return AddBuffer(rank, bytes, pool, Dtype::kBf16, Role::kOffloadSlot);
+  };
+  const Operand device = add(Pool::kGpu), host = add(Pool::kPinnedHost);
+  const Repeated copy{.task = CopyTask(h2d),
+                      .shape = CopyShape(h2d, bytes),
+                      .reads = {h2d ? host : device},
+                      .writes = {h2d ? device : host}};
+  AddRepeated(rank, std::span(&copy, 1), times);
 }
 
 void ProbeGraph::AddMeetings(std::vector<std::vector<Repeated>> operations, int times) {

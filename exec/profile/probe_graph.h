@@ -40,6 +40,8 @@ class ProbeGraph {
                    std::span<const std::int64_t> write_bytes, int times);
   // On every rank, between one buffer on the GPU and one in pinned memory.
   void AddCopies(bool h2d, std::int64_t bytes, int times);
+  // On rank `rank` alone.
+  void AddCopiesOf(std::uint32_t rank, bool h2d, std::int64_t bytes, int times);
 
   // What a rendezvous of another graph does, `members` in the order of its group, on ranks 0, 1,
   // ... and buffers of their own of the same sizes.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -11,6 +13,8 @@
 
 namespace twinstep {
 namespace {
+
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
 // Which tasks of a graph that came of Beside() ran all the time beside the other part.
 class BesideTimes {
@@ -63,6 +67,26 @@ class BesideTimes {
   std::vector<Parts> parts_;
 };
 
+// From when the last lane begins until the first one is done.
+TaskTime AllLanesRun(const RepeatedRun& run) {
+  const TaskGraph& graph = run.graph();
+  std::vector<TaskTime> lanes(graph.ranks.size() * kLaneCount, {kNever, -kNever});
+  for (TaskId id = 0; id < graph.TaskCount(); ++id) {
+    const Task& task = graph.tasks[id];
+    const TaskTime time = run.Time(id);
+    TaskTime& lane = lanes[task.rank * kLaneCount + static_cast<std::size_t>(task.lane)];
+    lane.start_ns = std::min(lane.start_ns, time.start_ns);
+    lane.end_ns = std::max(lane.end_ns, time.end_ns);
+  }
+  TaskTime all{-kNever, kNever};
+  for (const TaskTime& lane : lanes) {
+    if (lane.start_ns == kNever) continue;
+    all.start_ns = std::max(all.start_ns, lane.start_ns);
+    all.end_ns = std::min(all.end_ns, lane.end_ns);
+  }
+  return all;
+}
+
 }  // namespace
 
 LoweredPlan ProbeRuns::Lowered(TaskGraph graph, const Model& model,
@@ -78,6 +102,19 @@ Status ProbeRuns::MeasureAlone(ProbeGraph probes, double seconds, Means* means) 
   if (const Status started = run.Start(/*fill_buffers=*/true); !started.ok()) return started;
   if (const Status warm = run.WarmUp(warm_up_s_); !warm.ok()) return warm;
   return run.Measure(seconds, means);
+}
+
+Status ProbeRuns::MeasureTogether(ProbeGraph probes, double seconds, Means* means) const {
+  RepeatedRun run(Lowered(std::move(probes).Finish(), model_, plan_), options_);
+  if (const Status started = run.Start(/*fill_buffers=*/true); !started.ok()) return started;
+  if (const Status warm = run.WarmUp(warm_up_s_); !warm.ok()) return warm;
+  return run.Measure(seconds, [&] {
+    const TaskTime together = AllLanesRun(run);
+    run.Collect(means, [&](TaskId id) {
+      const TaskTime time = run.Time(id);
+      return time.start_ns >= together.start_ns && time.end_ns <= together.end_ns;
+    });
+  });
 }
 
 Status ProbeRuns::MeasureBeside(const Beside& beside, Means* means,

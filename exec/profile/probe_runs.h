@@ -42,6 +42,10 @@ class ProbeRuns {
 
   Status MeasureAlone(ProbeGraph probes, double seconds, Means* means) const;
 
+  // The same of those tasks that ran while all lanes of all ranks did: what is faster is done
+  // before the others, which then have less company. Primitives of which no task did are left out.
+  Status MeasureTogether(ProbeGraph probes, double seconds, Means* means) const;
+
   struct Beside {
     const LoweredPlan* layers = nullptr;
     TaskGraph first;  // Alone on its lanes.

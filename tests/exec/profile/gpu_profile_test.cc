@@ -106,6 +106,8 @@ void ExpectCovered(const ProfileInput& input, Profile* made = nullptr) {
     EXPECT_TRUE(MakeFastEngine()->Run(graph, costs.value()).ok());
   }
   const bool has_peers = input.plans.front().plan.gpus > 1;
+  // Threads are too few for all lanes at once: some states are left out.
+  EXPECT_EQ(profile.host_copies_size() > 0, has_peers);
   EXPECT_EQ(profile.collectives_size() > 0, has_peers);
   EXPECT_EQ(profile.measured_on().node().nvlink().bytes_per_s() > 0, has_peers);
   EXPECT_EQ(profile.measured_on().node().gpus(), input.plans.front().plan.gpus);
@@ -213,7 +215,7 @@ TEST(GpuProfile, WhatPlansOfTwoRanksShareIsMeasuredOnce) {
   const Model model = SmallModel("llama", FP32);
   const std::map<std::string, int> once = RunsOf(InputOf(model, {SmallPlan(1, 1, 1, 2)}, 2));
   EXPECT_EQ(once.at("collectives and messages"), 1);
-  EXPECT_EQ(once.at("copies"), 4);
+  EXPECT_EQ(once.at("copies"), 11);  // Eight of them of both GPUs.
   EXPECT_EQ(once.at("layers beside collectives"), 1);
   EXPECT_EQ(RunsOf(InputOf(model, {SmallPlan(1, 1, 1, 2), SmallPlan(1, 1, 1, 2)}, 2)), once);
 }

@@ -72,5 +72,41 @@ TEST(ProbeRuns, OfRestedTasksThoseCountThatEndInTimeAndBesideCopies) {
   EXPECT_THAT(operators(0), SizeIs(0));
 }
 
+// Says that copies to the GPU take 200 ns and those from it 100, side by side.
+class SlowUpBackend : public CpuBackend {
+ public:
+  SlowUpBackend() : CpuBackend({.threads = 2}) {}
+
+  TaskTime Time(TaskId task) const override {
+    const auto at = static_cast<std::int64_t>(task);
+    // The last of those up, which alone has no company, would be faster.
+    if (at == kTimes - 1) return {200 * at, 200 * at + 50};
+    if (at < kTimes) return {200 * at, 200 * (at + 1)};
+    return {100 * (at - kTimes), 100 * (at - kTimes + 1)};
+  }
+  static constexpr int kTimes = 6;
+};
+
+TEST(ProbeRuns, OfTasksTogetherThoseCountThatRanWhileAllLanesDid) {
+  const Model model = SmallModel("llama", FP32);
+  const LoweredPlan layers =
+      LowerForRun(model, SmallCluster(), ResolveOrDie(model, SmallPlan(1, 1, 1, 1))).value();
+  const ProbeRuns runs(model, layers.plan, /*data=*/"",
+                       {.make_backend = []() -> Result<std::unique_ptr<Backend>> {
+                         return std::unique_ptr<Backend>(new SlowUpBackend());
+                       }},
+                       /*warm_up_s=*/0);
+  ProbeGraph copies;
+  copies.AddCopiesOf(0, /*h2d=*/true, 1024, SlowUpBackend::kTimes);
+  copies.AddCopiesOf(0, /*h2d=*/false, 1024, SlowUpBackend::kTimes);
+  Means means;
+  ASSERT_TRUE(runs.MeasureTogether(std::move(copies), /*seconds=*/0, &means).ok());
+  ASSERT_THAT(means, SizeIs(2));
+  for (const auto& [primitive, times] : means) {
+    const double expected_s = primitive.shape.op == OpCode::kCopyH2D ? 200e-9 : 100e-9;
+    EXPECT_THAT(times, Each(testing::DoubleNear(expected_s, 1e-15)));
+  }
+}
+
 }  // namespace
 }  // namespace twinstep
