@@ -97,9 +97,26 @@ void FastSharedInterfering(benchmark::State& state) {
 }
 BENCHMARK(FastSharedInterfering)->Unit(benchmark::kMillisecond)->UseManualTime();
 
+// H2D of a host's GPUs yield to their D2H.
+Profile YieldingCopies() {
+  Profile profile;
+  for (const std::int64_t up : {0, 1, 8}) {
+    for (const std::int64_t down : {0, 1, 8}) {
+      HostCopySample* const sample = profile.add_host_copies();
+      sample->set_up(up);
+      sample->set_down(down);
+      sample->set_bytes(50'000'000);
+      if (up > 0) sample->set_h2d_s(1e-3 + 1e-4 * static_cast<double>(up + down));
+      if (down > 0) sample->set_d2h_s(1e-3);
+    }
+  }
+  return profile;
+}
+
 // What the main job replays: Llama-65B on H800, (t, c, p, l) = (2, 2, 8, 2), balanced recompute,
 // 35 % offloaded.
-void Llama65B(benchmark::State& state, std::int64_t gpus, bool fold, Engine* engine) {
+void Llama65B(benchmark::State& state, std::int64_t gpus, bool fold, Engine* engine,
+              const Profile* profile = nullptr) {
   const Model model = FindModel("llama-65b").value();
   const Cluster cluster = FindCluster("h800").value();
   Plan plan;
@@ -113,7 +130,7 @@ void Llama65B(benchmark::State& state, std::int64_t gpus, bool fold, Engine* eng
   plan.set_offload_ratio(0.35);
   const ResolvedPlan resolved = ResolvePlan(model, cluster, plan, gpus).value();
   const TaskGraph graph = Lower(model, cluster, resolved, {.fold = fold}).value();
-  const GraphCosts costs = ComputeCosts(graph, model, cluster, nullptr).value();
+  const GraphCosts costs = ComputeCosts(graph, model, cluster, profile).value();
   Measure(state, graph, costs, engine);
 }
 
@@ -126,6 +143,12 @@ void FastLlama65BUnfolded32(benchmark::State& state) {
   Llama65B(state, 32, false, MakeFastEngine().get());
 }
 BENCHMARK(FastLlama65BUnfolded32)->Unit(benchmark::kMillisecond)->UseManualTime();
+
+void FastLlama65BUnfolded32YieldingCopies(benchmark::State& state) {
+  const Profile profile = YieldingCopies();
+  Llama65B(state, 32, false, MakeFastEngine().get(), &profile);
+}
+BENCHMARK(FastLlama65BUnfolded32YieldingCopies)->Unit(benchmark::kMillisecond)->UseManualTime();
 
 void SimgridLlama65BFolded256(benchmark::State& state) {
   Llama65B(state, 256, true, MakeSimgridEngine().get());
