@@ -61,10 +61,10 @@ struct Flow {
 };
 
 // What each GPU's copies get at most, by how many GPUs of their host copy up (H2D) and down (D2H)
-// while they do. It is a limit of each GPU and none that they share: a GPU has only so many reads
-// of the host's memory under way, whose answers come the later the more is written there, while
-// writes need no answers. So an H2D can be slowed by D2H that lose nothing themselves, and where
-// all of them together are far from what the host carries.
+// while they do, as measured. It is a limit of each GPU and none that they share: an H2D is slowed
+// by D2H that lose nothing themselves, where all of them together are far from what the host
+// carries. (As if a GPU had only so many reads of the host's memory under way, whose answers come
+// the later the more is written there, while writes need no answers.)
 struct HostCopyRates {
   std::uint32_t gpus = 0;  // More count as so many. 0 = no limits.
   // By up * (gpus + 1) + down; infinite = no limit.
