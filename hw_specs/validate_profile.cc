@@ -19,6 +19,7 @@ constexpr double kLongest_s = 1e5;
 
 bool IsTime(double seconds) { return seconds > 0 && seconds <= kLongest_s; }
 bool IsTimeOrNone(double seconds) { return seconds == 0 || IsTime(seconds); }
+bool IsSlowness(double slowness) { return slowness >= 0.1 && slowness <= 10; }
 bool IsSize(std::int64_t size, std::int64_t most) { return size >= 1 && size <= most; }
 
 // Notes problems of one entry of a list by the names of its fields.
@@ -67,6 +68,12 @@ void CheckOperators(const Profile& profile, FieldErrors* errors) {
     entry.Require(IsTimeOrNone(sample.rested_beside_d2h_s()), "rested_beside_d2h_s", kNoTime);
     entry.Require(IsTimeOrNone(sample.rested_beside_copies_s()), "rested_beside_copies_s", kNoTime);
     entry.Require(IsTimeOrNone(sample.lets_in_s()), "lets_in_s", kNoTime);
+    entry.Require(sample.gpu_slowness().empty() ||
+                      sample.gpu_slowness_size() == profile.measured_on().node().gpus(),
+                  "gpu_slowness", "has not a number for each GPU of measured_on.node");
+    for (const double slowness : sample.gpu_slowness()) {
+      entry.Require(IsSlowness(slowness), "gpu_slowness", "has a number not between 0.1 and 10");
+    }
   }
 }
 

@@ -9,6 +9,7 @@
 #include "sim/cost/collective_cost.h"
 #include "sim/cost/efficiency.h"
 #include "sim/cost/framework_costs.h"
+#include "sim/cost/gpu_speeds.h"
 #include "sim/cost/host_copies.h"
 #include "sim/cost/link_map.h"
 #include "sim/cost/operator_cost.h"
@@ -140,6 +141,9 @@ class CostBuilder {
     for (const RankInfo& rank : graph.ranks) gpus += rank.class_size;
     adam_is_measured_ = profile != nullptr && profile->gpu_adam_params_per_s() > 0;
     if (profile != nullptr) rule_ = PairRuleOf(*profile);
+    const auto ranks = static_cast<std::int64_t>(graph.rank_class.size());
+    has_gpu_speeds_ =
+        !(cluster.node().workers().threads() > 0) && HasGpuSpeeds(profile, cluster, ranks);
     if (profile != nullptr) dispatch_s_ = std::max(0.0, profile->dispatch_s());
     slowest_ = 1 + std::max(0.0, cluster.compute_jitter()) * ExpectedMaximum(gpus);
     out_.interference = FactorsOf(cluster, profile);
@@ -159,6 +163,11 @@ class CostBuilder {
 
   Result<GraphCosts> Run() {
     const std::size_t shapes = graph_.shapes.size();
+    if (has_gpu_speeds_ && graph_.IsFolded()) {
+      return Error{.message = StrCat("the profile's GPUs differ, and of ", graph_.rank_class.size(),
+                                     " ranks ", graph_.ranks.size(),
+                                     " stand for all: the graph must not be folded")};
+    }
     for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
       const Task& task = graph_.tasks[id];
       if (task.shape >= shapes || task.rank >= graph_.ranks.size()) {
@@ -168,17 +177,19 @@ class CostBuilder {
     }
     if (Status status = FindMessageEnds(); !status.ok()) return status.error();
     const FusedPairs pairs = FindFusedPairs(graph_, rule_);
-    compute_costs_.assign(shapes * kFusionCount, kNone);
+    const std::size_t gpus = has_gpu_speeds_ ? graph_.ranks.size() : 1;
+    compute_costs_.assign(gpus * shapes * kFusionCount, kNone);
     out_.cost_of_task.resize(graph_.tasks.size());
     RankId rank = kNone;
     for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
       const Task& task = graph_.tasks[id];
       if (task.kind == TaskKind::kCompute) {
         const Fusion fusion = pairs.Of(id);
-        std::uint32_t& cost =
-            compute_costs_[task.shape * kFusionCount + static_cast<std::size_t>(fusion)];
+        const std::size_t gpu = has_gpu_speeds_ ? task.rank : 0;
+        std::uint32_t& cost = compute_costs_[(gpu * shapes + task.shape) * kFusionCount +
+                                             static_cast<std::size_t>(fusion)];
         if (cost == kNone) {
-          const Status status = AddCompute(task.shape, fusion, &cost);
+          const Status status = AddCompute(task.shape, fusion, gpu, &cost);
           if (!status.ok()) return status.error();
         }
         out_.cost_of_task[id] = cost;
@@ -261,10 +272,11 @@ class CostBuilder {
     return Unit{};
   }
 
-  Status AddCompute(ShapeId shape_id, Fusion fusion, std::uint32_t* cost_id) {
+  // `gpu`: that computes it, where GPUs differ.
+  Status AddCompute(ShapeId shape_id, Fusion fusion, std::size_t gpu, std::uint32_t* cost_id) {
     const OpShape& shape = graph_.shapes[shape_id];
     TaskCost cost;
-    const Work work = WorkOf(shape, /*on_host=*/false, fusion, &cost);
+    const Work work = WorkOf(shape, /*on_host=*/false, fusion, gpu, &cost);
     // A lane cannot start kernels faster than the dispatcher launches them; a measured time has
     // that in it.
     const double least_s = cost.modelled ? dispatch_s_ : 0;
@@ -311,13 +323,15 @@ class CostBuilder {
   }
 
   // An operator, and what its cost says beside its time.
-  Work WorkOf(const OpShape& shape, bool on_host, Fusion fusion, TaskCost* cost) const {
+  Work WorkOf(const OpShape& shape, bool on_host, Fusion fusion, std::size_t gpu,
+              TaskCost* cost) const {
     const OperatorTime roofline = roofline_.Of(shape);
     Work work{.seconds = roofline.seconds, .traffic_bytes = TrafficBytes(shape, gradient_bytes_)};
     cost->interference_sensitivity = static_cast<float>(roofline.sensitivity);
     if (operators_ != nullptr) {
       const auto host = on_host ? operators_->OnHost(shape) : std::nullopt;
-      const MeasuredOperators::Estimate estimate = host ? *host : operators_->Of(shape, fusion);
+      MeasuredOperators::Estimate estimate = host ? *host : operators_->Of(shape, fusion);
+      if (has_gpu_speeds_ && !on_host) estimate = estimate.OnGpu(gpu);
       work.seconds = estimate.seconds;
       work.busy_slowdown = estimate.busy_slowdown;
       work.lets_in = HasWorkers() ? 0 : estimate.lets_in;
@@ -376,9 +390,11 @@ class CostBuilder {
         status = AddCollective(id, group, shape, &cost);
         break;
       case TaskKind::kHost:
-        status = HasWorkers()
-                     ? AddWork(shape, WorkOf(shape, /*on_host=*/true, Fusion::kAlone, &cost), &cost)
-                     : AddHost(task, shape, &cost);
+        status =
+            HasWorkers()
+                ? AddWork(shape, WorkOf(shape, /*on_host=*/true, Fusion::kAlone, /*gpu=*/0, &cost),
+                          &cost)
+                : AddHost(task, shape, &cost);
         break;
       case TaskKind::kCompute:
         break;
@@ -626,8 +642,9 @@ class CostBuilder {
   double dispatch_s_ = 0;
   bool adam_is_measured_ = false;          // As a rate, if not by shape.
   std::vector<RankId> sender_, receiver_;  // By rendezvous.
+  bool has_gpu_speeds_ = false;            // Rank r computes as the r-th GPU.
   PairRule rule_ = PairRule::kNoPairs;
-  std::vector<std::uint32_t> compute_costs_;  // By shape and fusion: the same on every rank.
+  std::vector<std::uint32_t> compute_costs_;  // By GPU, where they differ, shape and fusion.
   std::vector<LocalCost> local_costs_;        // Of this rank by shape: the last used.
   std::unordered_map<std::pair<std::uint64_t, ShapeId>, std::uint32_t, KeyHash> more_costs_;
   std::set<OpCode> extrapolated_;

@@ -152,8 +152,9 @@ struct GraphCosts {
 // `profile` may be null: roofline only. Measured tables of the profile come first. A SEND and its
 // RECV both carry the message's flow at half a multiplicity, so that each link sees the bytes once
 // and both end together. The rendezvous' group of a SEND names its two members; without a group
-// the two tasks' own ranks are meant. Errors (kBadInput): a constant that the cluster lacks, by
-// field; a graph whose indices do not fit.
+// the two tasks' own ranks are meant. Ranks whose GPUs the profile has measured each
+// (gpu_speeds.h) compute at their GPU's speed. Errors (kBadInput): a constant that the cluster
+// lacks, by field; a graph whose indices do not fit, or that is folded where its ranks differ.
 Result<GraphCosts> ComputeCosts(const TaskGraph& graph, const Model& model, const Cluster& cluster,
                                 const Profile* profile);
 

@@ -67,6 +67,9 @@ MeasuredOperators::MeasuredOperators(const Profile& profile, const OperatorRoofl
       sample.correction.slowdown[condition] = std::log(seconds / sample.seconds);
       sample.correction.has[condition] = true;
     }
+    for (const double slowness : measured.gpu_slowness()) {
+      sample.correction.gpu_slowness.push_back(std::log(slowness));
+    }
     AddTo(&tables_[{measured.op(), measured.dtype(), measured.flags(), measured.on_host(),
                     FusionOf(measured)}],
           sample);
@@ -154,6 +157,24 @@ MeasuredOperators::Sizes MeasuredOperators::SizesOf(const OpShape& shape) {
   return sizes;
 }
 
+MeasuredOperators::Estimate MeasuredOperators::Estimate::OnGpu(std::size_t gpu) const {
+  Estimate on_gpu = *this;
+  if (gpu >= gpu_slowness.size()) return on_gpu;
+  on_gpu.seconds *= gpu_slowness[gpu];
+  on_gpu.rested_speedup *= gpu_slowness[gpu];
+  return on_gpu;
+}
+
+void MeasuredOperators::AddSlowness(double weight, const Correction& of_sample, Correction* sum) {
+  if (sum->gpu_slowness.size() != of_sample.gpu_slowness.size()) {
+    sum->gpu_slowness.clear();
+    return;
+  }
+  for (std::size_t gpu = 0; gpu < sum->gpu_slowness.size(); ++gpu) {
+    sum->gpu_slowness[gpu] += weight * of_sample.gpu_slowness[gpu];
+  }
+}
+
 MeasuredOperators::Correction MeasuredOperators::Interpolate(const Table& table,
                                                              const Sizes& sizes) {
   // Neighbours below and above along a single dimension: a straight line between them.
@@ -181,6 +202,9 @@ MeasuredOperators::Correction MeasuredOperators::Interpolate(const Table& table,
       between.slowdown[i] = line(low.slowdown[i], high.slowdown[i]);
       between.has[i] = low.has[i] && high.has[i];
     }
+    between.gpu_slowness.resize(low.gpu_slowness.size());
+    AddSlowness(1 - part, low, &between);
+    AddSlowness(part, high, &between);
     return between;
   }
   // By squared distance, then in the profile's order.
@@ -198,6 +222,7 @@ MeasuredOperators::Correction MeasuredOperators::Interpolate(const Table& table,
   std::partial_sort(near.begin(), near.begin() + count, near.end());
   Correction mean;
   mean.has.fill(true);
+  mean.gpu_slowness.resize(table.samples[near.front().second].correction.gpu_slowness.size());
   double weights = 0;
   for (std::ptrdiff_t i = 0; i < count; ++i) {
     const auto& [distance, at] = near[static_cast<std::size_t>(i)];
@@ -208,10 +233,12 @@ MeasuredOperators::Correction MeasuredOperators::Interpolate(const Table& table,
       mean.slowdown[k] += weight * of_sample.slowdown[k];
       mean.has[k] = mean.has[k] && of_sample.has[k];
     }
+    AddSlowness(weight, of_sample, &mean);
     weights += weight;
   }
   mean.factor /= weights;
   for (double& slowdown : mean.slowdown) slowdown /= weights;
+  for (double& slowness : mean.gpu_slowness) slowness /= weights;
   return mean;
 }
 
@@ -225,6 +252,9 @@ void MeasuredOperators::AddSlowdowns(const Correction& correction, Estimate* est
   estimate->beside_both = slowdown(kBesideBoth);
   estimate->beside_collective = slowdown(kBesideCollective);
   estimate->lets_in = slowdown(kLetsIn);
+  for (const double slowness : correction.gpu_slowness) {
+    estimate->gpu_slowness.push_back(std::exp(slowness));
+  }
   if (!correction.has[kRested]) return;
   estimate->rested_speedup = 1 / slowdown(kRested);
   // Over time alone at those clocks.

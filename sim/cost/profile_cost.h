@@ -40,6 +40,10 @@ class MeasuredOperators {
     // After a rest while copies run, over the time after a rest.
     double rested_beside_h2d = 0, rested_beside_d2h = 0, rested_beside_both = 0;
     double lets_in = 0;  // When kernels that wait for it begin, over `seconds`.
+    // By GPU of the measured machine, its time over `seconds`; empty: all alike.
+    std::vector<double> gpu_slowness = {};
+    // On that GPU. After a rest all GPUs take the same time.
+    Estimate OnGpu(std::size_t gpu) const;
   };
   // Never measured at all (op, dtype, flags): the bare roofline, extrapolated. `fusion` is its part
   // in a pair. What was measured in other parts only takes their time, extrapolated; what its
@@ -73,7 +77,8 @@ class MeasuredOperators {
   struct Correction {
     double factor = 0;                           // Measured / roofline when measured.
     std::array<double, kConditions> slowdown{};  // Under each condition over alone.
-    std::array<bool, kConditions> has{};  // Every sample that it comes from was measured so, too.
+    std::array<bool, kConditions> has{};    // Every sample that it comes from was measured so, too.
+    std::vector<double> gpu_slowness = {};  // By GPU; empty where not every sample has it.
   };
   struct Sample {
     Sizes sizes{};
@@ -94,6 +99,7 @@ class MeasuredOperators {
   void ShareSlowdowns();
   const Table* FindTable(Key key, bool* of_other_part) const;
   static void AddSlowdowns(const Correction& correction, Estimate* estimate);
+  static void AddSlowness(double weight, const Correction& of_sample, Correction* sum);
   static Correction Interpolate(const Table& table, const Sizes& sizes);
   Estimate Find(const OpShape& shape, bool on_host, Fusion fusion) const;
 

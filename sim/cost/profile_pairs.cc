@@ -1,5 +1,6 @@
 #include "sim/cost/profile_pairs.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -16,6 +17,14 @@ std::string OperatorOf(const OperatorSample& sample) {
   only.set_count(sample.count());
   only.set_on_host(sample.on_host());
   return only.SerializeAsString();
+}
+
+// As if all GPUs were the fastest one. What it takes after a rest and beside others stays as it is.
+void TakeFastestGpu(OperatorSample* sample) {
+  if (sample->gpu_slowness().empty()) return;
+  const double least = std::ranges::min(sample->gpu_slowness());
+  sample->clear_gpu_slowness();
+  sample->set_median_s(least * sample->median_s());
 }
 
 }  // namespace
@@ -45,7 +54,9 @@ Fusion FusionOf(const OperatorSample& sample) {
                                                          : Fusion::kAlone;
 }
 
-Profile CheapestParts(const Profile& profile) {
+Profile CheapestParts(const Profile& given) {
+  Profile profile = given;
+  for (OperatorSample& sample : *profile.mutable_operators()) TakeFastestGpu(&sample);
   if (PairRuleOf(profile) == PairRule::kNoPairs) return profile;
   Profile cheapest = profile;
   cheapest.clear_operators();

@@ -15,7 +15,7 @@ Fusion FusionOf(const OperatorSample& sample);
 
 // Of each operator and size the entry of the part that takes least, which then stands for all: for
 // bounds, which look at a few layers of one plan and must hold for others, where other operators
-// are fused.
+// are fused. Of GPUs that differ it is the fastest one's.
 Profile CheapestParts(const Profile& profile);
 
 // The other way.

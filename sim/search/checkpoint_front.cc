@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/cost/gpu_speeds.h"
 #include "sim/cost/graph_costs.h"
 #include "sim/estimate/alone_times.h"
 #include "sim/lower/block_template.h"
@@ -39,9 +40,10 @@ class OneLayer {
   Result<Measured> Measure(Recompute recompute, const std::vector<std::string>& stored) {
     plan_.recompute = recompute;
     plan_.stored_tensors = stored;
-    const Result<TaskGraph> graph = Lower(model_, input_.cluster, plan_);
-    if (!graph.ok()) return graph.error();
     const Profile* profile = input_.profile ? &*input_.profile : nullptr;
+    const bool fold = !RanksDiffer(profile, input_.cluster, plan_.gpus);
+    const Result<TaskGraph> graph = Lower(model_, input_.cluster, plan_, {.fold = fold});
+    if (!graph.ok()) return graph.error();
     const Result<GraphCosts> costs = ComputeCosts(graph.value(), model_, input_.cluster, profile);
     if (!costs.ok()) return costs.error();
     Measured measured;

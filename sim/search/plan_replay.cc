@@ -2,6 +2,7 @@
 
 #include "sim/cost/framework_costs.h"
 #include "sim/cost/fuse_costs.h"
+#include "sim/cost/gpu_speeds.h"
 #include "sim/engine/engine.h"
 #include "sim/graph/arena.h"
 #include "sim/graph/fuse.h"
@@ -17,9 +18,11 @@ Result<PlanTime> TimePlan(const SimulateInput& input, const ResolvedPlan& plan) 
     return PlanTime{.iteration_ps = 0, .infeasible = error};
   };
   const Framework* framework = input.framework ? &*input.framework : nullptr;
-  const Result<TaskGraph> graph = Lower(input.model, input.cluster, plan, {.framework = framework});
-  if (!graph.ok()) return answer(graph.error());
   const Profile* profile = input.profile ? &*input.profile : nullptr;
+  const Result<TaskGraph> graph =
+      Lower(input.model, input.cluster, plan,
+            {.fold = !RanksDiffer(profile, input.cluster, plan.gpus), .framework = framework});
+  if (!graph.ok()) return answer(graph.error());
   const Result<GraphCosts> costs =
       ComputeFrameworkCosts(graph.value(), input.model, input.cluster, profile, framework);
   if (!costs.ok()) return answer(costs.error());

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sim/cost/framework_costs.h"
+#include "sim/cost/gpu_speeds.h"
 #include "sim/engine/engine.h"
 #include "sim/estimate/mfu.h"
 #include "sim/lower/lower.h"
@@ -20,9 +21,11 @@ double Seconds(Picoseconds time) { return static_cast<double>(time) / kPicosecon
 // Not fused: a fused task of a backward would hide what of it is recomputation.
 Result<BreakdownSeconds> BreakDownPlan(const SimulateInput& input, const ResolvedPlan& plan) {
   const Framework* framework = input.framework ? &*input.framework : nullptr;
-  const Result<TaskGraph> graph = Lower(input.model, input.cluster, plan, {.framework = framework});
-  if (!graph.ok()) return graph.error();
   const Profile* profile = input.profile ? &*input.profile : nullptr;
+  const Result<TaskGraph> graph =
+      Lower(input.model, input.cluster, plan,
+            {.fold = !RanksDiffer(profile, input.cluster, plan.gpus), .framework = framework});
+  if (!graph.ok()) return graph.error();
   const Result<GraphCosts> costs =
       ComputeFrameworkCosts(graph.value(), input.model, input.cluster, profile, framework);
   if (!costs.ok()) return costs.error();

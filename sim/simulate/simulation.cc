@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "sim/cost/framework_costs.h"
+#include "sim/cost/gpu_speeds.h"
 #include "sim/evaluate/error_bar.h"
 #include "sim/format.h"
 #include "sim/lower/lower.h"
@@ -41,15 +42,18 @@ void Tell(Progress* progress, const std::string& what) {
   if (progress != nullptr) progress->Step(what);
 }
 
-// Worker threads run the tasks of every rank: none stands for others.
-bool SimulatesAllRanks(const SimulateInput& input) {
-  return input.all_ranks || input.cluster.node().workers().threads() > 0;
+// Worker threads run the tasks of every rank, and GPUs that differ take times of their own: none
+// stands for others.
+bool SimulatesAllRanks(const SimulateInput& input, const ResolvedPlan& plan) {
+  const Profile* profile = input.profile ? &*input.profile : nullptr;
+  return input.all_ranks || input.cluster.node().workers().threads() > 0 ||
+         RanksDiffer(profile, input.cluster, plan.gpus);
 }
 
 // That the task graph will fit in the memory of this machine.
 Status CheckMachine(const SimulateInput& input, const ResolvedPlan& plan) {
   auto ranks = static_cast<std::size_t>(plan.gpus);
-  if (!SimulatesAllRanks(input)) {
+  if (!SimulatesAllRanks(input, plan)) {
     const Placement placement(plan, input.cluster.node().gpus());
     ranks = SymmetryClasses(placement, plan, input.cluster).representative.size();
   }
@@ -66,8 +70,9 @@ Result<SimulatedIteration> RunIteration(const SimulateInput& input, const Resolv
   Tell(progress, "lowering the plan");
   if (const Status fits = CheckMachine(input, plan); !fits.ok()) return fits.error();
   const Framework* framework = input.framework ? &*input.framework : nullptr;
-  Result<TaskGraph> graph = Lower(input.model, input.cluster, plan,
-                                  {.fold = !SimulatesAllRanks(input), .framework = framework});
+  Result<TaskGraph> graph =
+      Lower(input.model, input.cluster, plan,
+            {.fold = !SimulatesAllRanks(input, plan), .framework = framework});
   if (!graph.ok()) return graph.error();
   run.graph = std::move(graph).value();
   const std::string size = StrCat(Count(run.graph.TaskCount()), " tasks of ",
