@@ -47,7 +47,8 @@ struct CudaOptions {
   // Arenas and scratch on each GPU must fit this; 0 = what the GPU has.
   std::int64_t memory_limit_bytes = 0;
   // Libraries' handles, and how operators compute each shape, of the backends before that had the
-  // same; those that share it live one after the other. Null: this backend's own.
+  // same; those of one GPU that share it live one after the other, and all are prepared so. Null:
+  // this backend's own.
   std::shared_ptr<cuda::OperatorCache> operators = {};
 };
 

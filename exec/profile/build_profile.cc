@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "exec/profile/gpu_slowness.h"
 #include "exec/profile/operation_fields.h"
 #include "exec/profile/statistics.h"
 #include "sim/cost/profile_pairs.h"
@@ -49,6 +50,9 @@ void AddOperator(const Primitive& primitive, const Summary& alone, const Primiti
   sample->set_rested_beside_d2h_s(MedianOf(times.rested_beside_d2h_s));
   sample->set_rested_beside_copies_s(MedianOf(times.rested_beside_copies_s));
   sample->set_lets_in_s(MedianOf(times.lets_in_s));
+  for (const double slowness : MeanSlowness(times.gpu_slowness)) {
+    sample->add_gpu_slowness(RoundMeasured(slowness));
+  }
 }
 
 void AddCopy(const Primitive& primitive, const Summary& alone, const PrimitiveTimes& times,
@@ -183,6 +187,11 @@ Status MergeProfile(const Profile& more, Profile* profile) {
   KeepOthers(profile->operators(), keys, merged.mutable_operators());
   KeepOthers(profile->copies(), keys, merged.mutable_copies());
   KeepOthers(profile->collectives(), keys, merged.mutable_collectives());
+  // Of a machine with other GPUs in use.
+  for (OperatorSample& sample : *merged.mutable_operators()) {
+    if (sample.gpu_slowness_size() == merged.measured_on().node().gpus()) continue;
+    sample.clear_gpu_slowness();
+  }
   merged.clear_runs();
   std::set<std::string> seen;
   for (const Profile* of : {static_cast<const Profile*>(profile), &more}) {

@@ -21,7 +21,8 @@ Profile BuildEntries(const PrimitiveSamples& samples);
 Status CheckSameProvenance(const Profile& earlier, const Profile& now);
 
 // Adds what `more` has measured. Where both have an entry of one primitive that of `more` stays;
-// provenance and single figures are its own, models and plans those of both. An Error of
+// provenance and single figures are its own, models and plans those of both; how GPUs differ stays
+// where both have as many. An Error of
 // CheckSameProvenance: one profile has one provenance.
 Status MergeProfile(const Profile& more, Profile* profile);
 

@@ -46,8 +46,8 @@ struct ProbeSizes {
 };
 
 struct GpuMeasureOptions {
-  // One that records times and fuses these pairs.
-  std::function<Result<std::unique_ptr<Backend>>(PairRule)> make_backend;
+  // One that records times and fuses these pairs, on the GPUs from `first_gpu` on.
+  std::function<Result<std::unique_ptr<Backend>>(PairRule, int first_gpu)> make_backend;
   // That the training's backend fuses: what runs so and alone is told apart.
   PairRule pairs = PairRule::kNoPairs;
   // To spend on all plans, besides allocation, the choice of algorithms and warming up.

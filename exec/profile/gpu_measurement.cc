@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "exec/profile/gpu_slowness.h"
 #include "exec/profile/statistics.h"
 #include "sim/lower/lower.h"
 
@@ -53,6 +54,21 @@ Result<LoweredPlan> GpuMeasurement::LowerLayers(const Model& model, const GpuPla
   Result<LoweredPlan> layers = LowerFewLayers(model, *plan.cluster, *plan.plan, options);
   if (layers.ok()) layers.value().data = options_.data;
   return layers;
+}
+
+std::int64_t GpuMeasurement::gpus() const {
+  std::int64_t most = 1;
+  for (const GpuPlan& plan : plans_) most = std::max(most, plan.plan->gpus);
+  return most;
+}
+
+std::vector<double> GpuMeasurement::OnAllGpus(const Primitive& primitive, std::size_t of_gpus,
+                                              std::vector<double> seconds) const {
+  const auto at = samples_.primitives.times.find(primitive);
+  if (at == samples_.primitives.times.end()) return seconds;
+  const double slowness = SlownessOfFirst(MeanSlowness(at->second.gpu_slowness), of_gpus);
+  for (double& x : seconds) x /= slowness;
+  return seconds;
 }
 
 bool GpuMeasurement::IsMeasured(const Primitive& primitive) const {
@@ -106,11 +122,12 @@ std::int64_t GpuMeasurement::MostProbeBytes() const {
       kProbeShareOfMemory * static_cast<double>(plans_.front().cluster->gpu().memory_bytes()));
 }
 
-RepeatedRunOptions GpuMeasurement::RunOptions(PairRule pairs) const {
-  return {.make_backend = [this, pairs] { return options_.make_backend(pairs); },
-          .pause_s = options_.sizes.pause_s,
-          .pairs = pairs,
-          .phase_times = options_.phase_times};
+RepeatedRunOptions GpuMeasurement::RunOptions(PairRule pairs, int first_gpu) const {
+  return {
+      .make_backend = [this, pairs, first_gpu] { return options_.make_backend(pairs, first_gpu); },
+      .pause_s = options_.sizes.pause_s,
+      .pairs = pairs,
+      .phase_times = options_.phase_times};
 }
 
 ProbeRuns GpuMeasurement::Runs() const {

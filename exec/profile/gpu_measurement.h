@@ -79,10 +79,14 @@ class GpuMeasurement {
   const std::vector<Layers>& layers() const { return layers_; }
   GpuSamples& samples() { return samples_; }
   const GpuSamples& samples() const { return samples_; }
+  std::int64_t gpus() const;  // Of the largest plan.
   bool IsMeasured(const Primitive& primitive) const;
   PrimitiveTimes& TimesOf(const Primitive& primitive) {
     return samples_.primitives.times[primitive];
   }
+  // What it took on the first so many GPUs, as the mean over all.
+  std::vector<double> OnAllGpus(const Primitive& primitive, std::size_t of_gpus,
+                                std::vector<double> seconds) const;
   // Beside collectives, over time alone; those that have such a time keep it.
   void AddSlowdowns(const std::map<Primitive, double>& slowdowns);
   // After how long they let kernels in that wait for them; those that have such a time keep it.
@@ -110,7 +114,7 @@ class GpuMeasurement {
   // Of a GPU's memory, what probes may take at once; 0 = unknown.
   std::int64_t MostProbeBytes() const;
   RepeatedRunOptions RunOptions() const { return RunOptions(options_.pairs); }
-  RepeatedRunOptions RunOptions(PairRule pairs) const;
+  RepeatedRunOptions RunOptions(PairRule pairs, int first_gpu = 0) const;
   ProbeRuns Runs() const;  // Where the first plan's tasks stand.
   // That the backend fuses.
   FusedPairs PairsOf(const LoweredPlan& lowered) const {

@@ -140,8 +140,10 @@ Cluster GpuCluster(const Cluster& described, const Profile& profile, const GpuSa
 }  // namespace
 
 MakeBackend MakeTimedCudaBackends() {
-  return [operators = MakeOperatorCache()](const ProfileInput& input, PairRule most_pairs) {
-    return MakeCudaBackend({.deterministic = input.deterministic,
+  return [operators = MakeOperatorCache()](const ProfileInput& input, PairRule most_pairs,
+                                           int first_gpu) {
+    return MakeCudaBackend({.device = first_gpu,
+                            .deterministic = input.deterministic,
                             .most_pairs = most_pairs,
                             .record_times = true,
                             .gpu_a_rank = true,
@@ -155,16 +157,17 @@ Result<Profile> MeasureGpuProfile(const ProfileInput& input, const MakeBackend& 
   const PairRule pairs = PairRuleOf(CudaOptions{.deterministic = input.deterministic});
   std::vector<GpuPlan> plans;
   for (const PlanToMeasure& plan : input.plans) plans.push_back({&plan.cluster, &plan.plan});
-  const Result<GpuSamples> measured =
-      MeasureGpuPlans(input.model, plans,
-                      {.make_backend = [&](PairRule most) { return make_backend(input, most); },
-                       .pairs = pairs,
-                       .seconds = input.seconds,
-                       .warm_up_s = sizes.warm_up_s,
-                       .sizes = sizes,
-                       .data = input.data,
-                       .begin_phase = [progress](const std::string& what) { progress->Step(what); },
-                       .phase_times = times});
+  const Result<GpuSamples> measured = MeasureGpuPlans(
+      input.model, plans,
+      {.make_backend = [&](PairRule most,
+                           int first_gpu) { return make_backend(input, most, first_gpu); },
+       .pairs = pairs,
+       .seconds = input.seconds,
+       .warm_up_s = sizes.warm_up_s,
+       .sizes = sizes,
+       .data = input.data,
+       .begin_phase = [progress](const std::string& what) { progress->Step(what); },
+       .phase_times = times});
   if (!measured.ok()) return measured.error();
   const GpuSamples& samples = measured.value();
   progress->Step("host memory");

@@ -16,10 +16,12 @@
 
 namespace twinstep {
 
-// Makes backends that record times, and compute as the training will.
-using MakeBackend =
-    std::function<Result<std::unique_ptr<Backend>>(const ProfileInput& input, PairRule most_pairs)>;
-// They live one after the other, and what one has learnt of operators the next ones know.
+// Makes backends that record times, and compute as the training will, on the GPUs from `first_gpu`
+// on.
+using MakeBackend = std::function<Result<std::unique_ptr<Backend>>(
+    const ProfileInput& input, PairRule most_pairs, int first_gpu)>;
+// Those of one GPU live one after the other, and what one has learnt of operators the next ones
+// know.
 MakeBackend MakeTimedCudaBackends();
 
 // How many times MeasureGpuProfile calls progress->Step().

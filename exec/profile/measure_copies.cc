@@ -135,7 +135,7 @@ Status MeasureCopies(GpuMeasurement* gpu) {
     (h2d ? samples.h2d : samples.d2h).alone_s = Summarize(times.alone_s).median;
     (h2d ? samples.h2d_both : samples.d2h_both).alone_s = Summarize(times.both_ways_s).median;
   }
-  for (const GpuPlan& plan : gpu->plans()) samples.gpus = std::max(samples.gpus, plan.plan->gpus);
+  samples.gpus = gpu->gpus();
   if (samples.gpus == 1) return Unit{};
   return MeasureCopiesOfAll(gpu);
 }
@@ -176,7 +176,8 @@ Status MeasureLayersBesideCopies(GpuMeasurement* gpu) {
       for (const auto& [primitive, times] : means) {
         if (primitive.group_size > 0) continue;
         if (!IsCopy(primitive.shape.op)) {
-          AppendTo(&(gpu->TimesOf(primitive).*member), times);
+          AppendTo(&(gpu->TimesOf(primitive).*member),
+                   gpu->OnAllGpus(primitive, layers.ranks(), times));
           continue;
         }
         const bool up = primitive.shape.op == OpCode::kCopyH2D;

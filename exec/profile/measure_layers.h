@@ -1,5 +1,5 @@
 // First phase of a measurement on a GPU: the few layers of each plan, again and again, by
-// themselves.
+// themselves; those of few ranks on all GPUs at once (layer_copies.h).
 //
 //   if (const Status done = MeasureLayersAlone(&gpu); !done.ok()) return done;
 #pragma once

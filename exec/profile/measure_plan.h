@@ -15,6 +15,7 @@
 #include <map>
 #include <vector>
 
+#include "exec/profile/gpu_slowness.h"
 #include "exec/profile/phase_times.h"
 #include "exec/profile/plan_run.h"
 #include "exec/profile/primitive.h"
@@ -36,6 +37,9 @@ struct PrimitiveTimes {
   std::vector<double> rested_beside_copies_s = {};
   bool takes_turns = false;            // As CollectiveSample's (hw_specs/profile.proto).
   std::vector<double> lets_in_s = {};  // As OperatorSample's.
+  // Of all GPUs at once, in each layers' runs that had them all. What else is here of a GPU is the
+  // mean over all of them.
+  std::vector<GpuSlowness> gpu_slowness = {};
 };
 
 struct PrimitiveSamples {

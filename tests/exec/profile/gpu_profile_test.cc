@@ -35,7 +35,7 @@ MATCHER_P(EqualsProfile, profile, "") {
 }
 
 Result<std::unique_ptr<Backend>> MakeCpuBackend(const ProfileInput& /*input*/,
-                                                PairRule /*most_pairs*/) {
+                                                PairRule /*most_pairs*/, int /*first_gpu*/) {
   return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(CpuBackendOptions{.threads = 3}));
 }
 
@@ -165,9 +165,9 @@ TEST(GpuProfile, TellsPartsOfPairsApart) {
 // Runs by phase, and that no backend is made but for these.
 std::map<std::string, int> RunsOf(const ProfileInput& input) {
   int made = 0;
-  const MakeBackend make = [&made](const ProfileInput& of, PairRule most_pairs) {
+  const MakeBackend make = [&made](const ProfileInput& of, PairRule most_pairs, int first_gpu) {
     ++made;
-    return MakeCpuBackend(of, most_pairs);
+    return MakeCpuBackend(of, most_pairs, first_gpu);
   };
   Progress progress(kStepsOfGpuMeasurement);
   PhaseTimes times;
