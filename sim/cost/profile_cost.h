@@ -42,7 +42,7 @@ class MeasuredOperators {
     double lets_in = 0;  // When kernels that wait for it begin, over `seconds`.
     // By GPU of the measured machine, its time over `seconds`; empty: all alike.
     std::vector<double> gpu_slowness = {};
-    // On that GPU. After a rest all GPUs take the same time.
+    // On that GPU. After a rest all GPUs are taken to take the same time.
     Estimate OnGpu(std::size_t gpu) const;
   };
   // Never measured at all (op, dtype, flags): the bare roofline, extrapolated. `fusion` is its part
