@@ -11,8 +11,7 @@
 namespace twinstep::cuda {
 
 Status CudaBackend::MakeLateLanes() {
-  const bool trains_alone = gpus_.size() == 1 && options_.processes == nullptr;
-  if (!options_.late_lanes.value_or(trains_alone)) return Unit{};
+  if (!options_.late_lanes.value_or(!RendezvousWaitForCopies(*program_->graph))) return Unit{};
   const LateLanes::Sizes sizes = PlanLateLanes(*program_, ranks_, gpu_of_rank_);
   bool is_any_late = false;
   for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {

@@ -8,6 +8,7 @@
 #include "exec/cuda/late_lanes.h"
 #include "exec/runtime/process_place.h"
 #include "exec/runtime/program.h"
+#include "sim/graph/task_graph.h"
 
 namespace twinstep::cuda {
 
@@ -15,5 +16,10 @@ namespace twinstep::cuda {
 // ranks.
 LateLanes::Sizes PlanLateLanes(const Program& program, RankRange own,
                                std::span<const std::size_t> thread_of_rank);
+
+// Whether any rendezvous waits for what those lanes do, as gathers do for copied chunks: all ranks
+// wait there for the latest, and their dispatcher for what it has not launched. All processes get
+// the same answer.
+bool RendezvousWaitForCopies(const TaskGraph& graph);
 
 }  // namespace twinstep::cuda

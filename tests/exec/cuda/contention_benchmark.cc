@@ -26,6 +26,7 @@
 #include "exec/profile/plan_run.h"
 #include "exec/profile/probe_graph.h"
 #include "exec/profile/repeated_run.h"
+#include "exec/profile/task_seconds.h"
 #include "hw_specs/cluster.pb.h"
 #include "model_zoo/model.pb.h"
 #include "sim/graph/arena.h"

@@ -308,6 +308,16 @@ std::vector<PlanCase> PlansThatCopy() {
   return plans;
 }
 
+TEST(LatePlanTest, OnlyGathersOfChunksWaitForCopies) {
+  const Model model = SmallModel("llama-gqa", BF16);
+  for (const PlanCase& test_case : PlansThatCopy()) {
+    SCOPED_TRACE(test_case.label);
+    const Plan plan = PlanOf(test_case, SmallPlan(1, 1, 1, 1), /*block_bytes=*/24 << 10);
+    EXPECT_EQ(RendezvousWaitForCopies(LowerOrDie(model, ResolveOrDie(model, plan))),
+              plan.has_persistent_chunks() && plan.data_parallel() > 1);
+  }
+}
+
 TEST(LateLanesTest, PlansRunToTheirEnd) {
   std::uint64_t seed = 0;
   for (const char* name : {"llama-gqa", "gpt"}) {

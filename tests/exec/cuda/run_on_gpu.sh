@@ -200,7 +200,7 @@ processes() {
   run_test two_processes_test
   launched torchrun '--dp 2 --zero 3' torchrun --nproc-per-node 2 --master-addr 127.0.0.1 \
     --master-port 29511 --no-python --
-  launched mpirun '--pp 2 --virtual-stages 2' mpirun --allow-run-as-root -np 2
+  launched mpirun '--pp 2 --virtual-stages 2 --offload-ratio 0.5' mpirun --allow-run-as-root -np 2
 }
 
 two() {
