@@ -107,13 +107,14 @@ Status MeasureCopies(GpuMeasurement* gpu) {
     ProbeGraph probes;
     std::int64_t pinned = 0;
     for (const std::int64_t bytes : CopySizes(*gpu, h2d)) {
-      if (pinned > 0 && pinned + bytes > kMostPinnedBytes) {
+      const std::int64_t more = ProbeGraph::PinnedBytes(bytes, kProbeRepeats);
+      if (pinned > 0 && pinned + more > kMostPinnedBytes) {
         const Status done =
             gpu->MeasureAlone(std::exchange(probes, ProbeGraph()), kCopiesShare / 4);
         if (!done.ok()) return done;
         pinned = 0;
       }
-      pinned += bytes;
+      pinned += more;
       probes.AddCopies(h2d, bytes, kProbeRepeats);
     }
     const Status done = gpu->MeasureAlone(std::move(probes), kCopiesShare / 4);

@@ -46,6 +46,12 @@ Task GroupTask(OpCode op, std::uint32_t rank) {
   return task;
 }
 
+// So many places are copied in turn.
+int Places(std::int64_t bytes, int times, std::int64_t footprint_bytes) {
+  const std::int64_t all = (footprint_bytes + bytes - 1) / bytes;
+  return static_cast<int>(std::clamp<std::int64_t>(all, 1, std::max(1, times)));
+}
+
 }  // namespace
 
 ProbeGraph::ProbeGraph(std::uint32_t ranks) : tasks_(ranks), last_meeting_(ranks, kNone) {
@@ -176,20 +182,32 @@ void ProbeGraph::AddOperator(const OpShape& shape, std::span<const std::int64_t>
   AddRepeated(0, std::span(&repeated, 1), times);
 }
 
-void ProbeGraph::AddCopies(bool h2d, std::int64_t bytes, int times) {
-  for (std::uint32_t rank = 0; rank < tasks_.size(); ++rank) AddCopiesOf(rank, h2d, bytes, times);
+void ProbeGraph::AddCopies(bool h2d, std::int64_t bytes, int times, std::int64_t footprint_bytes) {
+  for (std::uint32_t rank = 0; rank < tasks_.size(); ++rank) {
+    AddCopiesOf(rank, h2d, bytes, times, footprint_bytes);
+  }
 }
 
-void ProbeGraph::AddCopiesOf(std::uint32_t rank, bool h2d, std::int64_t bytes, int times) {
+void ProbeGraph::AddCopiesOf(std::uint32_t rank, bool h2d, std::int64_t bytes, int times,
+                             std::int64_t footprint_bytes) {
   const auto add = [&](Pool pool) {
     return AddBuffer(rank, bytes, pool, Dtype::kBf16, Role::kOffloadSlot);
   };
-  const Operand device = add(Pool::kGpu), host = add(Pool::kPinnedHost);
-  const Repeated copy{.task = CopyTask(h2d),
+  std::vector<Repeated> copies;
+  for (int i = 0; i < Places(bytes, times, footprint_bytes); ++i) {
+    const Operand device = add(Pool::kGpu), host = add(Pool::kPinnedHost);
+    copies.push_back({.task = CopyTask(h2d),
                       .shape = CopyShape(h2d, bytes),
                       .reads = {h2d ? host : device},
-                      .writes = {h2d ? device : host}};
-  AddRepeated(rank, std::span(&copy, 1), times);
+                      .writes = {h2d ? device : host}});
+  }
+  const auto places = static_cast<int>(copies.size());
+  AddRepeated(rank, copies, times / places);
+  AddRepeated(rank, std::span(copies).first(static_cast<std::size_t>(times % places)), 1);
+}
+
+std::int64_t ProbeGraph::PinnedBytes(std::int64_t bytes, int times) {
+  return bytes * Places(bytes, times, kFootprintBytes);
 }
 
 void ProbeGraph::AddMeetings(std::vector<std::vector<Repeated>> operations, int times) {

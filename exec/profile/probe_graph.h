@@ -38,10 +38,18 @@ class ProbeGraph {
   // An operator of the compute lane of rank 0, on GPU buffers of so many bytes.
   void AddOperator(const OpShape& shape, std::span<const std::int64_t> read_bytes,
                    std::span<const std::int64_t> write_bytes, int times);
-  // On every rank, between one buffer on the GPU and one in pinned memory.
-  void AddCopies(bool h2d, std::int64_t bytes, int times);
+  // Far beyond the caches of GPUs and hosts. What training copies is in none of them.
+  static constexpr std::int64_t kFootprintBytes = std::int64_t{512} << 20;
+
+  // On every rank, between the GPU and pinned memory: one place after the other of
+  // `footprint_bytes` on both sides, of one place if that is not more than `bytes`.
+  void AddCopies(bool h2d, std::int64_t bytes, int times,
+                 std::int64_t footprint_bytes = kFootprintBytes);
   // On rank `rank` alone.
-  void AddCopiesOf(std::uint32_t rank, bool h2d, std::int64_t bytes, int times);
+  void AddCopiesOf(std::uint32_t rank, bool h2d, std::int64_t bytes, int times,
+                   std::int64_t footprint_bytes = kFootprintBytes);
+  // How many bytes of pinned memory that takes on a rank.
+  static std::int64_t PinnedBytes(std::int64_t bytes, int times);
 
   // What a rendezvous of another graph does, `members` in the order of its group, on ranks 0, 1,
   // ... and buffers of their own of the same sizes.

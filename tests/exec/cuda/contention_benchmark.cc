@@ -1,11 +1,12 @@
 // What the GPUs of one host take from each other: copies of 1, 2, 4 ... and N of them at once, CPU
 // Adam beside them, collectives beside copies.
 //
-//   contention_benchmark cuda|cpu N [SECONDS]
+//   contention_benchmark cuda|cpu N [SECONDS [FOOTPRINT_MIB]]
 //
 // Prints a line for each mixture and number of GPUs: rates of a GPU's copies, of all GPUs' CPU Adam
 // together, and of a collective (bytes of the whole tensor over its time), as means of what ran
-// while all of the mixture did, SECONDS (1) a mixture.
+// while all of the mixture did, SECONDS (1) a mixture. Copies go through FOOTPRINT_MIB (512) of
+// memory on each side, a lane and GPU: 64 = the same again and again, as caches hold it.
 
 #include <google/protobuf/text_format.h>
 
@@ -79,7 +80,8 @@ Part PartOf(const TaskGraph& graph, TaskId id) {
 
 class Contention {
  public:
-  Contention(bool on_gpu, double seconds) : on_gpu_(on_gpu), seconds_(seconds) {
+  Contention(bool on_gpu, double seconds, std::int64_t footprint_bytes)
+      : on_gpu_(on_gpu), seconds_(seconds), footprint_bytes_(footprint_bytes) {
     google::protobuf::TextFormat::ParseFromString(
         std::string("name: 'one layer' family: LLAMA layers: 1 attention_heads: 4 vocab_size: 256 "
                     "max_sequence_length: 64 ") +
@@ -140,7 +142,7 @@ class Contention {
       switch (part) {
         case kUp:
         case kDown:
-          probes.AddCopies(part == kUp, kBytes, count);
+          probes.AddCopies(part == kUp, kBytes, count, footprint_bytes_);
           break;
         case kAdam:
           for (std::uint32_t rank = 0; rank < gpus; ++rank) {
@@ -240,6 +242,7 @@ class Contention {
 
   bool on_gpu_;
   double seconds_;
+  std::int64_t footprint_bytes_;
   Model model_;
   ResolvedPlan plan_;
   TaskGraph layer_;
@@ -249,11 +252,14 @@ int Main(int argc, char** argv) {
   const std::string backend = argc > 1 ? argv[1] : "";
   const int gpus = argc > 2 ? std::atoi(argv[2]) : 0;
   const double seconds = argc > 3 ? std::atof(argv[3]) : 1;
-  if ((backend != "cuda" && backend != "cpu") || gpus < 1 || !(seconds > 0)) {
-    std::fprintf(stderr, "contention_benchmark cuda|cpu N [SECONDS]\n");
+  const std::int64_t footprint_mib =
+      argc > 4 ? std::atol(argv[4]) : ProbeGraph::kFootprintBytes >> 20;
+  if ((backend != "cuda" && backend != "cpu") || gpus < 1 || !(seconds > 0) || footprint_mib < 1 ||
+      footprint_mib > 1 << 20) {
+    std::fprintf(stderr, "contention_benchmark cuda|cpu N [SECONDS [FOOTPRINT_MIB]]\n");
     return 2;
   }
-  Contention contention(backend == "cuda", seconds);
+  Contention contention(backend == "cuda", seconds, footprint_mib << 20);
   for (int n = 1; n < gpus; n *= 2) contention.Run(static_cast<std::uint32_t>(n));
   contention.Run(static_cast<std::uint32_t>(gpus));
   return 0;

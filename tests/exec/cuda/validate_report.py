@@ -10,9 +10,9 @@ from that profile among all for the model and batch of the ranked rows. Rows tha
 S seconds are left out, and said to be. OUT gets what each command printed, the profiles, and of
 every row JSON and compressed traces. Exit status 1 if a row failed.
 
-What if: FOLDER is the OUT of a run on one GPU. From that profile, with this run's table of
-collectives (and the delays before them) and nothing else of it, each plan is simulated again, and
-compared with what was measured here.
+What if: FOLDER is the OUT of a run on one GPU. From that profile, with this run's tables of what
+GPUs do together (collectives and the delays before them, copies of several GPUs at once) and
+nothing else of it, each plan is simulated again, and compared with what was measured here.
 """
 
 import argparse
@@ -148,15 +148,16 @@ def blocks(text, name):
 
 
 def what_if(options, entry, model_file, plan, profile, stem):
-    """Simulates the plan from a one-GPU profile and a table of collectives, with what passes where
-    ranks meet and lanes of collectives wait."""
+    """Simulates the plan from a one-GPU profile and what no single GPU can tell: tables of
+    collectives and of copies of several GPUs at once, and what passes where ranks meet and lanes of
+    collectives wait."""
     one = options.what_if / 'work' / f"{entry['model']}.profile.textproto"
     if not one.exists():
         entry['what_if_failed'] = f'no {one}'
         return
     here = profile.read_text()
     link = re.search(r'^    nvlink {\n.*?^    }\n', here, re.MULTILINE | re.DOTALL)
-    text = one.read_text() + ''.join(blocks(here, 'collectives'))
+    text = one.read_text() + ''.join(blocks(here, 'collectives') + blocks(here, 'host_copies'))
     text = re.sub(r'^  node {\n    gpus: 1\n', f'  node {{\n    gpus: {options.gpus}\n'
                   + (link.group(0) if link else ''), text, flags=re.MULTILINE)
     for field in ('lane_handoff_s', 'meeting_s'):

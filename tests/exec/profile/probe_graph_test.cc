@@ -71,6 +71,37 @@ std::set<Fusion> ExpectPairsStay(const Plan& requested, std::int64_t gpus) {
   return seen;
 }
 
+// Which place of host memory each copy goes to, by the order in which places are first seen.
+std::vector<std::size_t> PlacesOf(std::int64_t bytes, int times, std::int64_t footprint_bytes) {
+  ProbeGraph probes;
+  probes.AddCopies(/*h2d=*/false, bytes, times, footprint_bytes);
+  const TaskGraph graph = std::move(probes).Finish();
+  std::vector<std::size_t> places;
+  std::vector<BufferId> seen;
+  for (TaskId id = 0; id < graph.TaskCount(); ++id) {
+    const BufferId host = graph.Writes(id).front().buffer;
+    EXPECT_EQ(graph.buffers[host].pool, Pool::kPinnedHost);
+    EXPECT_EQ(graph.buffers[host].bytes, bytes);
+    EXPECT_EQ(graph.buffers[graph.Reads(id).front().buffer].pool, Pool::kGpu);
+    const auto at = std::find(seen.begin(), seen.end(), host);
+    places.push_back(static_cast<std::size_t>(at - seen.begin()));
+    if (at == seen.end()) seen.push_back(host);
+  }
+  return places;
+}
+
+TEST(ProbeGraph, CopiesGoThroughTheirFootprintInTurn) {
+  using Places = std::vector<std::size_t>;
+  EXPECT_EQ(PlacesOf(100, 7, 300), (Places{0, 1, 2, 0, 1, 2, 0}));
+  EXPECT_EQ(PlacesOf(100, 3, 201), (Places{0, 1, 2}));
+  EXPECT_EQ(PlacesOf(100, 2, 1000), (Places{0, 1}));  // No more places than copies.
+  EXPECT_EQ(PlacesOf(100, 3, 100), (Places{0, 0, 0}));
+  EXPECT_EQ(PlacesOf(100, 3, 1), (Places{0, 0, 0}));
+  EXPECT_EQ(PlacesOf(100, 0, 300), Places{});
+  EXPECT_EQ(ProbeGraph::PinnedBytes(100, 5), 500);
+  EXPECT_EQ(ProbeGraph::PinnedBytes(std::int64_t{256} << 20, 5), std::int64_t{512} << 20);
+}
+
 TEST(ProbeGraph, PairsStayPairs) {
   EXPECT_EQ(ExpectPairsStay(SmallPlan(1, 1, 1, 1), 1),
             (std::set{Fusion::kSwiGlu, Fusion::kSwiGluBackward, Fusion::kWithPrevious}));
