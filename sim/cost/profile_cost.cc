@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 
 #include "sim/cost/profile_pairs.h"
 #include "sim/graph/find_op.h"
@@ -20,6 +21,8 @@ double LogDistance(std::int64_t a, std::int64_t b) {
 
 // How many neighbours a shape takes its correction from, weighted by inverse squared distance.
 constexpr std::size_t kNeighbours = 4;
+// Of an operator's time: it lets nothing in before it has begun (and 0 says that it is not known).
+constexpr double kLeastLetsIn = 0.01;
 
 }  // namespace
 
@@ -74,8 +77,26 @@ MeasuredOperators::MeasuredOperators(const Profile& profile, const OperatorRoofl
                     FusionOf(measured)}],
           sample);
   }
+  FindTails();
   ShareSlowdowns();
   ShareProducts();
+}
+
+void MeasuredOperators::FindTails() {
+  std::map<std::pair<std::string, std::string>, std::vector<double>> tails_s;
+  for (const auto& [key, table] : tables_) {
+    if (std::get<bool>(key)) continue;
+    for (const Sample& sample : table.samples) {
+      if (!sample.correction.has[kLetsIn]) continue;
+      const double lets_in = std::exp(sample.correction.slowdown[kLetsIn]);
+      tails_s[{std::get<0>(key), std::get<1>(key)}].push_back(sample.seconds * (1 - lets_in));
+    }
+  }
+  for (auto& [op, of] : tails_s) {
+    const auto middle = of.begin() + static_cast<std::ptrdiff_t>((of.size() - 1) / 2);
+    std::ranges::nth_element(of, middle);
+    tail_s_[op] = *middle;
+  }
 }
 
 void MeasuredOperators::AddTo(Table* table, const Sample& sample) {
@@ -290,6 +311,7 @@ MeasuredOperators::Estimate MeasuredOperators::Find(const OpShape& whole_shape, 
     Estimate exact{.seconds = changed ? sample.seconds * now / then : sample.seconds,
                    .extrapolated = changed || of_other_part || sample.of_other_part};
     AddSlowdowns(sample.correction, &exact);
+    if (!on_host && !IsLaunchedWithPartner(fusion)) AddTail(shape, &exact);
     return exact;
   }
   bool inside = true;
@@ -300,7 +322,14 @@ MeasuredOperators::Estimate MeasuredOperators::Find(const OpShape& whole_shape, 
   Estimate estimate{.seconds = now * std::exp(correction.factor),
                     .extrapolated = changed || !inside || of_other_part};
   AddSlowdowns(correction, &estimate);
+  if (!on_host && !IsLaunchedWithPartner(fusion)) AddTail(shape, &estimate);
   return estimate;
+}
+
+void MeasuredOperators::AddTail(const OpShape& shape, Estimate* estimate) const {
+  const auto tail = tail_s_.find({Name(shape.op), Name(shape.dtype)});
+  if (estimate->lets_in > 0 || tail == tail_s_.end() || !(estimate->seconds > 0)) return;
+  estimate->lets_in = std::clamp(1 - tail->second / estimate->seconds, kLeastLetsIn, 1.0);
 }
 
 MeasuredMovements::MeasuredMovements(const Profile& profile, const Cluster& cluster)
@@ -332,8 +361,19 @@ MeasuredMovements::MeasuredMovements(const Profile& profile, const Cluster& clus
   arrange(d2h_);
 }
 
-bool MeasuredMovements::Apply(const Points& points, double bytes, double then_s,
-                              MovementCost* cost) {
+double MeasuredMovements::BesideCompute(const Points& points, double bytes) {
+  double slowdown = 0, distance = HUGE_VAL;
+  for (const Point& point : points) {
+    const double away = std::abs(std::log(point.bytes / bytes));
+    if (!(point.beside_compute_s > 0) || away >= distance) continue;
+    distance = away;
+    slowdown = std::max(1.0, point.beside_compute_s / point.seconds);
+  }
+  return slowdown;
+}
+
+bool MeasuredMovements::Apply(const Points& points, double bytes, double then_s, MovementCost* cost,
+                              const Points* of_copies) {
   if (points.empty() || bytes <= 0) return true;
   cost->is_measured = true;
   const double change = then_s > 0 ? cost->Seconds() / then_s : 1;
@@ -359,13 +399,10 @@ bool MeasuredMovements::Apply(const Points& points, double bytes, double then_s,
   }
   cost->takes_turns = nearest->takes_turns;
   if (nearest->busy_s > 0) cost->busy_slowdown = nearest->busy_s / nearest->seconds;
-  // Measured at few sizes: the nearest of those, by ratio.
-  double distance = HUGE_VAL;
-  for (const Point& point : points) {
-    const double away = std::abs(std::log(point.bytes / bytes));
-    if (!(point.beside_compute_s > 0) || away >= distance) continue;
-    distance = away;
-    cost->beside_compute = std::max(1.0, point.beside_compute_s / point.seconds);
+  cost->beside_compute = BesideCompute(points, bytes);
+  if (cost->takes_turns && of_copies != nullptr) {
+    const double of_rest = BesideCompute(*of_copies, bytes);
+    if (of_rest > 0) cost->beside_compute = std::min(cost->beside_compute, of_rest);
   }
   const bool extrapolated =
       change != 1 || bytes < points.front().bytes || bytes > points.back().bytes;
@@ -407,7 +444,8 @@ bool MeasuredMovements::Collective(const OpShape& shape, const GroupShape& group
   };
   if (points == nullptr || is_measured_in_place()) points = of_in_place;
   if (points == nullptr) return true;
-  return Apply(*points, bytes, CollectiveCost(then_, shape.op, bytes, group).Seconds(), cost);
+  return Apply(*points, bytes, CollectiveCost(then_, shape.op, bytes, group).Seconds(), cost,
+               points == of_in_place ? nullptr : of_in_place);
 }
 
 bool MeasuredMovements::Send(double bytes, bool same_node, MovementCost* cost) const {

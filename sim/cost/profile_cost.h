@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "hw_specs/cluster.pb.h"
@@ -39,7 +40,10 @@ class MeasuredOperators {
     double rested_speedup = 0;  // `seconds` over the time after a rest.
     // After a rest while copies run, over the time after a rest.
     double rested_beside_h2d = 0, rested_beside_d2h = 0, rested_beside_both = 0;
-    double lets_in = 0;  // When kernels that wait for it begin, over `seconds`.
+    // When kernels that wait for it begin, over `seconds`. Where its own shape was not measured so,
+    // it ends as long after that as the middle one of the operator's shapes that were: it is its
+    // last thread blocks' time, which hardly depends on how many there are.
+    double lets_in = 0;
     // By GPU of the measured machine, its time over `seconds`; empty: all alike.
     std::vector<double> gpu_slowness = {};
     // On that GPU. After a rest all GPUs are taken to take the same time.
@@ -97,14 +101,18 @@ class MeasuredOperators {
   static void AddTo(Table* table, const Sample& sample);
   void ShareProducts();
   void ShareSlowdowns();
+  void FindTails();
   const Table* FindTable(Key key, bool* of_other_part) const;
   static void AddSlowdowns(const Correction& correction, Estimate* estimate);
   static void AddSlowness(double weight, const Correction& of_sample, Correction* sum);
   static Correction Interpolate(const Table& table, const Sizes& sizes);
+  void AddTail(const OpShape& shape, Estimate* estimate) const;
   Estimate Find(const OpShape& shape, bool on_host, Fusion fusion) const;
 
   const OperatorRoofline now_, then_;
   std::map<Key, Table> tables_;
+  // Of GPUs' operators, by op and dtype: from when kernels that wait begin until the end.
+  std::map<std::pair<std::string, std::string>, double> tail_s_;
 };
 
 // Copies, sends and collectives: between two measured sizes a straight line, latency + bytes /
@@ -117,7 +125,9 @@ class MeasuredMovements {
   // movement was measured (the model stays), or not at this size or on this cluster.
   // `shape`: op, dtype of what is summed, flags, bytes.
   // `in_place`: its shards lie at their places in the whole; what was measured so is for that size
-  // only, and else where nothing was measured otherwise.
+  // only, and else where nothing was measured otherwise. The rest of one that copies its shard
+  // first is slowed beside operators by no more than one in place, which copies all there is: where
+  // its own time beside them says more, that holds waiting for its turn.
   bool Collective(const OpShape& shape, const GroupShape& group, MovementCost* cost,
                   bool in_place = false) const;
   bool Send(double bytes, bool same_node, MovementCost* cost) const;
@@ -136,8 +146,12 @@ class MeasuredMovements {
 
   using Tables = std::map<Key, Points>;
   static const Points* Find(const Tables& tables, const Key& exact);
+  // Time beside operators over time alone, of the nearest size that has both, by ratio; 0 = none.
+  static double BesideCompute(const Points& points, double bytes);
   // `then_s`: what the model says of the machine that was measured.
-  static bool Apply(const Points& points, double bytes, double then_s, MovementCost* cost);
+  // `of_copies`: what copy engines do of it was measured by itself, too; null = nothing was.
+  static bool Apply(const Points& points, double bytes, double then_s, MovementCost* cost,
+                    const Points* of_copies = nullptr);
 
   const Cluster then_;
   Tables collectives_, in_place_;
