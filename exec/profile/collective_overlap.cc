@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <utility>
+#include <vector>
 
 #include "exec/profile/statistics.h"
 #include "exec/profile/task_company.h"
@@ -77,6 +79,19 @@ double Deviation(const std::vector<double>& values, double from) {
 
 enum class Waiting { kUnknown, kYes, kNo };
 
+// What takes turns with operators wherever anything of its group does.
+bool MayTakeTurns(const Primitive& primitive) {
+  switch (primitive.shape.op) {
+    case OpCode::kAllReduce:
+    case OpCode::kReduceScatter:
+      return true;
+    case OpCode::kAllGather:
+      return !primitive.in_place;
+    default:
+      return false;
+  }
+}
+
 // Whether durations are those of something that begins once the waiting is over: without it they
 // are more alike, and more like those alone (0: unknown).
 Waiting WaitingOf(const std::vector<const Event*>& events, double alone_ns) {
@@ -100,20 +115,22 @@ struct Loss {
 class Analysis {
  public:
   Analysis(const TaskGraph& graph, const std::vector<std::vector<TaskTime>>& iterations,
-           const std::vector<std::uint32_t>& primitive, std::size_t primitives)
+           const std::vector<std::uint32_t>& primitive, const std::vector<Primitive>& primitives)
       : graph_(graph),
         iterations_(iterations),
         primitive_(primitive),
-        waiting_(primitives, Waiting::kUnknown),
-        of_collectives_(primitives),
-        of_operators_(primitives),
-        alone_ns_(primitives),
-        collective_ns_(primitives) {}
+        primitives_(primitives),
+        waiting_(primitives.size(), Waiting::kUnknown),
+        of_collectives_(primitives.size()),
+        of_operators_(primitives.size()),
+        alone_ns_(primitives.size()),
+        collective_ns_(primitives.size()) {}
 
   // `alone_s` by primitive: what is known besides; 0 = nothing.
   void Run(const std::vector<double>& alone_s) {
     FindEvents();
     DecideWhatWaits(alone_s);
+    DecideTogether();
     for (const Event& event : events_) AddCompany(event);
     FindTimesAlone();
     EachOperator([this](const Operator& x) {
@@ -263,6 +280,21 @@ class Analysis {
     }
   }
 
+  // Few durations of one size may say the wrong thing, as where an operator of several kernels ends
+  // only after the collective that came between them. All sizes of a group do as most of them.
+  void DecideTogether() {
+    std::map<std::uint32_t, TurnVotes> votes;  // By members.
+    for (std::size_t i = 0; i < primitives_.size(); ++i) {
+      if (!MayTakeTurns(primitives_[i]) || waiting_[i] == Waiting::kUnknown) continue;
+      votes[primitives_[i].group_size].Add(primitives_[i], waiting_[i] == Waiting::kYes);
+    }
+    for (std::size_t i = 0; i < primitives_.size(); ++i) {
+      if (!MayTakeTurns(primitives_[i]) || waiting_[i] == Waiting::kUnknown) continue;
+      const bool waits = votes.at(primitives_[i].group_size).TakeTurns();
+      waiting_[i] = waits ? Waiting::kYes : Waiting::kNo;
+    }
+  }
+
   // To what its ranks compute while it is under way.
   void AddCompany(const Event& event) {
     for (const TaskId member : event.members) {
@@ -306,6 +338,7 @@ class Analysis {
   const TaskGraph& graph_;
   const std::vector<std::vector<TaskTime>>& iterations_;
   const std::vector<std::uint32_t>& primitive_;
+  const std::vector<Primitive>& primitives_;
   std::vector<Event> events_;
   std::vector<std::vector<Operators>> operators_;  // By iteration and rank.
   // By primitive.
@@ -362,7 +395,7 @@ CollectiveOverlap::Times CollectiveOverlap::Finish(
     const auto at = alone_s.find(primitive);
     known_s.push_back(at == alone_s.end() ? 0 : at->second);
   }
-  Analysis analysis(graph_, iterations_, primitive_, primitives_.size());
+  Analysis analysis(graph_, iterations_, primitive_, primitives_);
   analysis.Run(known_s);
   Times times{.alone = MeansOf([&](const auto& see) { analysis.EachAlone(see); }, primitives_),
               .beside = MeansOf([&](const auto& see) { analysis.EachBeside(see); }, primitives_),

@@ -3,7 +3,8 @@
 // Most operators fill a GPU. A collective that is a kernel then waits until the operators that run
 // at its begin have ended, on all ranks, and operators that come meanwhile wait for it; one that
 // the copy engines do waits for none. A mean of times that hold such waiting is nobody's: how long
-// it is depends on what happened to run. So both are told apart here.
+// it is depends on what happened to run. So both are told apart here; sums, and gathers that copy
+// their own shard, of all sizes of a group alike, as TurnVotes has it.
 //
 //   CollectiveOverlap overlap(run.graph(), [&](TaskId id) { return run.PrimitiveOfTask(id); });
 //   Status done = run.Measure(seconds, [&] {

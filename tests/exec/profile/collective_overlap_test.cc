@@ -183,6 +183,54 @@ TEST_F(CollectiveOverlapTest, TimesAloneTellWhereItAlwaysBeginsAtOnePlace) {
   EXPECT_FALSE(Of(iterations, {{sum_, 140e-6}}).company.at(sum_).waits);
 }
 
+// Two wait for operators from several places; the third always begins with one, and its time alone
+// would say that it does not: 140, or 100 of waiting and 40.
+TEST(CollectiveOverlap, SumsOfAllSizesDoAsMostOfThem) {
+  const auto overlap_of = [](OpCode op_of_third) {
+    OpShape product{.op = OpCode::kGemmForward, .dtype = Dtype::kBf16};
+    product.dims = {8, 8, 8};
+    ProbeGraph of_one;
+    of_one.AddOperator(product, std::array<std::int64_t, 2>{128, 128},
+                       std::array<std::int64_t, 1>{128}, 1);
+    const TaskGraph one = std::move(of_one).Finish();
+    ProbeGraph layers(2);
+    for (const std::uint32_t rank : {0u, 1u}) layers.AddTask(one, 0, {.rank = rank, .times = 3});
+    TaskGraph graph = std::move(layers).Finish();
+    // From the last on, so that they are in order.
+    for (const std::int64_t bytes : {512, 256, 128}) {
+      OpShape shape{.op = bytes == 512 ? op_of_third : OpCode::kReduceScatter,
+                    .dtype = Dtype::kBf16};
+      shape.dims[0] = bytes;
+      ProbeGraph probe(2);
+      probe.AddGroupOperation(shape, 1);
+      graph = Beside(std::move(probe).Finish(), std::move(graph));
+    }
+    std::vector<Primitive> primitives;
+    for (TaskId id = 0; id < graph.TaskCount(); ++id) {
+      primitives.push_back(*PrimitiveOf(graph, id));
+    }
+    CollectiveOverlap overlap(graph, [&primitives](TaskId id) { return &primitives[id]; });
+    for (const double more : {0.0, 10.0, 25.0, 40.0}) {
+      const std::vector<std::pair<double, double>> of_rank = {
+          {10 + more, 140}, {1010 + 2 * more, 1140}, {2000, 2140}, {0, 100}, {1000, 1100},
+          {2000, 2100}};
+      overlap.AddIteration([&of_rank](TaskId id) {
+        const auto& [start_us, end_us] = of_rank[id % of_rank.size()];
+        return TaskTime{static_cast<std::int64_t>(start_us * 1e3),
+                        static_cast<std::int64_t>(end_us * 1e3)};
+      });
+    }
+    const Primitive third = primitives[2];
+    return std::pair(third, overlap.Finish({{third, 130e-6}}));
+  };
+  const auto& [sum, of_sums] = overlap_of(OpCode::kReduceScatter);
+  EXPECT_TRUE(of_sums.company.at(sum).waits);
+  EXPECT_THAT(of_sums.beside.at(sum), testing::Each(DoubleNear(40e-6, 1e-12)));
+  // What may not wait is asked for itself.
+  const auto& [message, of_messages] = overlap_of(OpCode::kSend);
+  EXPECT_THAT(of_messages.beside, testing::Not(testing::Contains(testing::Key(message))));
+}
+
 // Too few times of such as may have waited are nobody's.
 TEST_F(CollectiveOverlapTest, FewTimesSayNothing) {
   Make(/*operators=*/1, /*meetings=*/1);
