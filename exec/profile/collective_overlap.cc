@@ -17,7 +17,7 @@ namespace {
 
 // Of a task's time: what little laps over the next task changes neither's time much.
 constexpr double kLittle = 0.05;
-constexpr double kResolutionNs = 1e3;
+constexpr double kResolutionNs = 1e3;  // Of a device's clock.
 // Fewer times do not say whether they hold what was waited for.
 constexpr std::size_t kFewestEvents = 3;
 // A collective that takes less leaves operators most of the GPU.
@@ -70,10 +70,10 @@ double Median(std::vector<double> values) {
   return values.empty() ? 0 : Quantile(values, 0.5);
 }
 
-// Sum of the distances, each of no less than what a device's clock tells apart.
-double Deviation(const std::vector<double>& values, double from) {
+// Sum of the distances, each of `least` at least.
+double Deviation(const std::vector<double>& values, double from, double least) {
   double sum = 0;
-  for (const double value : values) sum += std::max(kResolutionNs, std::abs(value - from));
+  for (const double value : values) sum += std::max(least, std::abs(value - from));
   return sum;
 }
 
@@ -93,7 +93,8 @@ bool MayTakeTurns(const Primitive& primitive) {
 }
 
 // Whether durations are those of something that begins once the waiting is over: without it they
-// are more alike, and more like those alone (0: unknown).
+// are more alike, and more like those alone (0: unknown). Distances of little say nothing: where
+// all begin at one place, durations are alike, and less those of operators' ends vary more.
 Waiting WaitingOf(const std::vector<const Event*>& events, double alone_ns) {
   std::vector<double> durations, rest;
   for (const Event* event : events) {
@@ -102,8 +103,12 @@ Waiting WaitingOf(const std::vector<const Event*>& events, double alone_ns) {
     rest.push_back(event->duration_ns - event->wait_ns);
   }
   if (durations.size() < kFewestEvents) return Waiting::kUnknown;
-  double likelier = Deviation(durations, Median(durations)) / Deviation(rest, Median(rest));
-  if (alone_ns > 0) likelier *= Deviation(durations, alone_ns) / Deviation(rest, alone_ns);
+  const double least = std::max(kResolutionNs, kLittle * Median(durations));
+  const auto likelier_by = [&](double of_durations, double of_rest) {
+    return Deviation(durations, of_durations, least) / Deviation(rest, of_rest, least);
+  };
+  double likelier = likelier_by(Median(durations), Median(rest));
+  if (alone_ns > 0) likelier *= likelier_by(alone_ns, alone_ns);
   return likelier > 1 ? Waiting::kYes : Waiting::kNo;
 }
 

@@ -183,6 +183,22 @@ TEST_F(CollectiveOverlapTest, TimesAloneTellWhereItAlwaysBeginsAtOnePlace) {
   EXPECT_FALSE(Of(iterations, {{sum_, 140e-6}}).company.at(sum_).waits);
 }
 
+// As above, but each takes 140 in all, and the operators' ends vary: that is no sign of not
+// waiting.
+TEST_F(CollectiveOverlapTest, WhatOperatorsVaryByIsNoSign) {
+  Make(/*operators=*/2, /*meetings=*/1);
+  std::vector<std::vector<Span>> iterations;
+  for (const double more : {-3.0, 0.0, 3.0}) {
+    const std::vector<Span> rank = {{0, 140}, {0, 100 + more}, {100 + more, 240}};
+    iterations.push_back(rank);
+    iterations.back().insert(iterations.back().end(), rank.begin(), rank.end());
+  }
+  const CollectiveOverlap::Times times = Of(iterations, {{sum_, 80e-6}});
+  EXPECT_TRUE(times.company.at(sum_).waits);
+  EXPECT_THAT(times.beside.at(sum_), ElementsAre(Us(43), Us(40), Us(37)));
+  EXPECT_FALSE(Of(iterations, {{sum_, 100e-6}}).company.at(sum_).waits);
+}
+
 // Two wait for operators from several places; the third always begins with one, and its time alone
 // would say that it does not: 140, or 100 of waiting and 40.
 TEST(CollectiveOverlap, SumsOfAllSizesDoAsMostOfThem) {
