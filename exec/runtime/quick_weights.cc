@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "exec/runtime/element_io.h"
@@ -13,7 +14,10 @@
 namespace twinstep {
 namespace {
 
-constexpr std::size_t kDrawn = std::size_t{1} << 22;
+// A prime: rows of no matrix begin at the same number.
+constexpr std::size_t kDrawn = 4194301;
+// How far apart tensors that follow each other begin.
+constexpr std::size_t kStride = 1000003;
 constexpr std::size_t kOnes = std::size_t{1} << 12;
 constexpr float kDeviation = 0.02f;
 
@@ -38,16 +42,25 @@ std::vector<std::byte> Stored(Dtype dtype, std::size_t count, Number number) {
   return block;
 }
 
-// Of the drawn numbers. The reference holds for ever.
-const std::vector<std::byte>& DrawnBlock(Dtype dtype) {
+// The drawn numbers, from the `which`-th place on. They hold for ever.
+std::span<const std::byte> DrawnBlock(Dtype dtype, std::size_t which) {
   static std::mutex mutex;
   static std::map<Dtype, std::vector<std::byte>> blocks;
   const std::lock_guard lock(mutex);
-  std::vector<std::byte>& block = blocks[dtype];
-  if (block.empty()) {
-    block = Stored(dtype, kDrawn, [](std::size_t i) { return static_cast<double>(Drawn()[i]); });
+  std::vector<std::byte>& twice = blocks[dtype];
+  if (twice.empty()) {
+    twice = Stored(dtype, 2 * kDrawn,
+                   [](std::size_t i) { return static_cast<double>(Drawn()[i % kDrawn]); });
   }
-  return block;
+  const auto bytes = static_cast<std::size_t>(DtypeBytes(dtype));
+  return std::span(twice).subspan(which * kStride % kDrawn * bytes, kDrawn * bytes);
+}
+
+// The same for a tensor's parameter and master.
+std::size_t WhichOf(const TensorInfo& tensor) {
+  constexpr std::size_t kKinds = 64;
+  return (tensor.block * std::size_t{tensor.axis_count} + tensor.axis_index) * kKinds +
+         static_cast<std::size_t>(tensor.kind);
 }
 
 bool IsNorm(TensorKind kind) {
@@ -67,7 +80,8 @@ void WriteQuickWeights(const TaskGraph& graph, Backend* backend) {
       backend->WriteRepeated(tensor.buffer, places[i].offset, places[i].bytes,
                              Stored(dtype, kOnes, [](std::size_t) { return 1.0; }));
     } else {
-      backend->WriteRepeated(tensor.buffer, places[i].offset, places[i].bytes, DrawnBlock(dtype));
+      backend->WriteRepeated(tensor.buffer, places[i].offset, places[i].bytes,
+                             DrawnBlock(dtype, WhichOf(tensor)));
     }
   }
 }
@@ -76,7 +90,7 @@ void FillBuffers(const TaskGraph& graph, Backend* backend) {
   for (BufferId id = 0; id < graph.buffers.size(); ++id) {
     const Buffer& buffer = graph.buffers[id];
     if (buffer.dtype == Dtype::kInt32 || buffer.dtype == Dtype::kUint8) continue;
-    backend->WriteRepeated(id, 0, buffer.bytes, DrawnBlock(buffer.dtype));
+    backend->WriteRepeated(id, 0, buffer.bytes, DrawnBlock(buffer.dtype, id));
   }
 }
 

@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
 #include "exec/cpu/cpu_backend.h"
+#include "exec/runtime/element_io.h"
 #include "exec/runtime/executor.h"
 #include "sim/graph/arena.h"
 #include "sim/graph/symbolic_tensors.h"
@@ -22,8 +24,8 @@ namespace {
 
 class QuickWeights : public testing::Test {
  protected:
-  QuickWeights()
-      : model_(SmallModel("llama", FP32)),
+  explicit QuickWeights(Precision precision = FP32)
+      : model_(SmallModel("llama", precision)),
         plan_(ResolveOrDie(model_, SmallPlan(1, 1, 1, 1))),
         graph_(LowerOrDie(model_, plan_)),
         arena_(PlanArena(graph_)),
@@ -70,6 +72,58 @@ TEST_F(QuickWeights, NormsAreOneAndOthersSmall) {
   }
   EXPECT_GT(norms, 0);
   EXPECT_GT(others, 0);
+}
+
+TEST_F(QuickWeights, NoTwoLayersOrRowsAreAlike) {
+  WriteQuickWeights(graph_, &backend_);
+  const std::vector<TensorPlace> places = PlaceTensors(graph_);
+  std::set<std::vector<float>> rows;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const TensorInfo& tensor = graph_.tensors[i];
+    const auto columns = static_cast<std::size_t>(tensor.columns);
+    if (tensor.state != StateKind::kParameter || tensor.rows < 2 || columns < 2) continue;
+    const std::vector<float> numbers = Numbers(tensor.buffer, places[i].offset, places[i].bytes);
+    for (std::size_t at = 0; at + columns <= numbers.size(); at += columns, ++count) {
+      rows.emplace(numbers.begin() + static_cast<std::ptrdiff_t>(at),
+                   numbers.begin() + static_cast<std::ptrdiff_t>(at + columns));
+    }
+  }
+  EXPECT_GT(count, 100U);
+  EXPECT_EQ(rows.size(), count);
+}
+
+class QuickWeightsInBf16 : public QuickWeights {
+ public:
+  QuickWeightsInBf16() : QuickWeights(BF16) {}
+};
+
+TEST_F(QuickWeightsInBf16, ParametersAreTheirMastersRounded) {
+  WriteQuickWeights(graph_, &backend_);
+  const std::vector<TensorPlace> places = PlaceTensors(graph_);
+  int compared = 0;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const TensorInfo& master = graph_.tensors[i];
+    if (master.state != StateKind::kMaster) continue;
+    const std::vector<float> numbers = Numbers(master.buffer, places[i].offset, places[i].bytes);
+    std::vector<std::byte> rounded(numbers.size() * 2);
+    for (std::size_t k = 0; k < numbers.size(); ++k) {
+      StoreElement(Dtype::kBf16, static_cast<double>(numbers[k]), rounded.data(),
+                   static_cast<std::int64_t>(k));
+    }
+    for (std::size_t k = 0; k < places.size(); ++k) {
+      const TensorInfo& parameter = graph_.tensors[k];
+      if (parameter.state != StateKind::kParameter || parameter.kind != master.kind ||
+          parameter.block != master.block) {
+        continue;
+      }
+      std::vector<std::byte> bytes(static_cast<std::size_t>(places[k].bytes));
+      backend_.Read(parameter.buffer, places[k].offset, bytes);
+      EXPECT_EQ(bytes, rounded);
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 5);
 }
 
 TEST_F(QuickWeights, BlocksRepeatUpToTheLastByte) {
