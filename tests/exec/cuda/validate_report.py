@@ -38,7 +38,7 @@ def read_options():
     parser.add_argument('--quick', action='store_true')
     parser.add_argument('--rows', help='numbers of rows, from 0, with commas between them')
     parser.add_argument('--steps', default='7')
-    parser.add_argument('--profile-seconds', type=float, default=6, help='of each plan')
+    parser.add_argument('--profile-seconds', type=float, default=5, help='of each plan')
     parser.add_argument('--what-if', type=pathlib.Path, help='OUT of a run on one GPU')
     parser.add_argument('--backend', default='cuda')
     parser.add_argument('--tiny', action='store_true',
