@@ -79,7 +79,7 @@ class Command {
                   << Seconds(elapsed_s) << ": " << input.output << "\n";
     const Spread spread = SpreadOf(measured);
     output_.out() << "spread of the samples, quartile to quartile: " << Percent(spread.median)
-                  << " of the time in the middle, " << Percent(spread.largest) << " at most ("
+                  << " of the time in the middle,\n  " << Percent(spread.largest) << " at most ("
                   << spread.at << ")\n";
     if (spread.median > kQuietSpread) {
       output_.Warn("other work on this machine has disturbed the measurement");

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Everything that is tested and measured on a GPU, in one call; a short table comes last.
 #
-#   bazel build --define simgrid=off //:twinstep //tests/exec/cuda:training_benchmark \
-#       //tests/exec/cuda/...
+#   bazel build --define simgrid=off //:twinstep //tests/exec/cuda/...
 #   tests/exec/cuda/run_on_gpu.sh [STEP ...]
 #
 # Steps: correct (operators training text sanitizer, all at once) speed chunks pytorch largest
@@ -14,7 +13,8 @@
 # SECONDS_LEFT (480) each.
 # several N [PART,PART]: plans of N GPUs, 2, 4 or 8 (several_gpus.py), for SECONDS_LEFT (540).
 # Binaries are taken from bazel-bin, or from the folder BIN; full output goes to the folder OUT
-# (default: a new one). Exit status 1 if the table says FAILED. Where PyTorch is installed, its CUDA
+# (default: a new one, which the last line names). Exit status 1 if the table says FAILED, 2 where
+# there is no GPU or nothing was built. Where PyTorch is installed, its CUDA
 # libraries serve if there are no others.
 set -uo pipefail
 
@@ -32,6 +32,11 @@ for folder in $(python3 -c 'import nvidia; print(*nvidia.__path__)' 2>/dev/null)
 done
 export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
+if ! nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then
+  echo "run_on_gpu.sh: no GPU, as nvidia-smi says" >&2
+  exit 2
+fi
+
 : >"$out/table"
 note() { echo "$*" >>"$out/table"; }
 note_from() {  # PATTERN LOG: the log's end, from the line with the pattern on.
@@ -47,6 +52,12 @@ find_binary() {
   done
   echo "$bin/$1"
 }
+
+if [ ! -x "$(find_binary twinstep)" ]; then
+  echo "run_on_gpu.sh: no $bin/twinstep; first: bazel build --define simgrid=off //:twinstep" \
+    "//tests/exec/cuda/..." >&2
+  exit 2
+fi
 
 run_test() {  # TEST [FILTER]
   local log=$out/$1${2:+.${2#"*."}}.log begin=$SECONDS
@@ -131,7 +142,9 @@ sanitize() {  # TOOL TEST FILTER
   local log=$out/$1_$2.log begin=$SECONDS
   timeout 300 compute-sanitizer --tool "$1" --error-exitcode 9 "$(find_binary "$2")" \
     --gtest_filter="$3" >"$log" 2>&1
-  note "compute-sanitizer $1 $2 $3: exit $?, $((SECONDS - begin)) s, $(tail -1 "$log")"
+  local code=$? verdict=passed
+  [ $code -eq 0 ] || verdict="FAILED ($code)"
+  note "compute-sanitizer $1 $2 $3: $verdict, $((SECONDS - begin)) s, $(tail -1 "$log")"
 }
 
 sanitizer() {
@@ -157,7 +170,7 @@ bench() {  # MODEL MICRO_BATCH GLOBAL_BATCH STEPS [PLAN [late|eager]]
   local log=$out/bench_$1_$2${5:+_chunks}${6:+_$6}.log
   "$(find_binary training_benchmark)" "$out/$1.textproto" "$2" "$3" 1024 "$4" "${5:-}" ${6:-} \
     >"$log" 2>&1
-  note "$(grep '^TOTAL' "$log" || tail -1 "$log")"
+  note "$(grep '^TOTAL' "$log" || echo "bench $*: FAILED: $(tail -1 "$log")")"
   note "  $(grep '^recording' "$log"); $(grep '^iteration' "$log")"
   while read -r line; do note "  $line"; done < <(grep -E '^(copies|CPU Adam)' "$log")
 }
@@ -252,15 +265,22 @@ for step in "${steps[@]}"; do
       bench 7b 32 32 3 'persistent_chunks: 6 chunk_buffers: 4 checkpointed_blocks: 32' $lanes
       ;;
     pytorch)
+      if ! python3 -c 'import torch' 2>"$out/pytorch.log"; then
+        note "PyTorch: not run: $(tail -1 "$out/pytorch.log")"
+        continue
+      fi
       for batch in 32 8; do
         note "PyTorch eager 1.345B mb $batch (s, tokens/s, GiB): $(python3 \
           "$here/pytorch_baseline.py" 2048 24 5504 16 32000 1024 $batch 2>"$out/pytorch.log" ||
-          tail -1 "$out/pytorch.log")"
+          echo "FAILED: $(tail -1 "$out/pytorch.log")")"
       done
       ;;
     kernels)
-      "$(find_binary kernels_benchmark)" 10 >"$out/kernels_benchmark.log" 2>&1
-      note "kernels_benchmark: exit $?"
+      if "$(find_binary kernels_benchmark)" 10 >"$out/kernels_benchmark.log" 2>&1; then
+        note "kernels_benchmark:"
+      else
+        note "kernels_benchmark: FAILED ($?)"
+      fi
       while read -r line; do note "  $line"; done <"$out/kernels_benchmark.log"
       ;;
     validate) validate_pairs 1 ;;
@@ -274,4 +294,5 @@ done
 
 echo "----"
 cat "$out/table"
+echo "all output: $out"
 ! grep -q FAILED "$out/table"
