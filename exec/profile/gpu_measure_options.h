@@ -30,7 +30,7 @@ struct GpuPlan {
 struct ProbeSizes {
   double warm_up_s = 2;  // Of steady load, so that clocks are those of a training.
   double layers_s = 1;   // Of an iteration of the layers, at most; else as long as the model's.
-  // Between two iterations that are looked at, so that the device has no time to cool.
+  // Between two iterations that are looked at (RepeatedRunOptions).
   double pause_s = 0.1;
   // Copies that run beside operators; large ones, as chunks and activations are.
   std::int64_t beside_bytes = std::int64_t{64} << 20;

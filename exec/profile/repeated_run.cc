@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <utility>
 
 #include "exec/profile/statistics.h"
@@ -66,7 +65,10 @@ Status RepeatedRun::WarmUp(double seconds) {
     if (const Status done = RunIteration(); !done.ok()) return done;
     ++iterations;
   } while (Since(begin) < seconds);
-  pause_ = static_cast<int>(std::floor(options_.pause_s * iterations / Since(begin)));
+  // A device rests while it is asked for times: what follows at once runs at high clocks.
+  pause_ = options_.pause_s > 0
+               ? std::max(1, static_cast<int>(options_.pause_s * iterations / Since(begin)))
+               : 0;
   return Unit{};
 }
 

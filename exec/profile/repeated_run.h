@@ -33,7 +33,9 @@ double MedianOf(const Means& means, const Primitive& primitive);
 struct RepeatedRunOptions {
   // One that records times.
   std::function<Result<std::unique_ptr<Backend>>()> make_backend;
-  // Between two iterations that are looked at others run, so that the device has no time to cool.
+  // Between two iterations that are looked at others run, one at least if this is not 0, so that
+  // the device has no time to cool: to ask it for times is a rest, after which it is faster for a
+  // while.
   double pause_s = 0;
   PairRule pairs = PairRule::kNoPairs;  // That the backend fuses.
   PhaseTimes* phase_times = nullptr;    // If its time is to be counted.

@@ -72,5 +72,24 @@ TEST(RepeatedRun, ADeviceIsAskedOnceAnIterationThatCounts) {
   EXPECT_EQ(times.phases()[0].runs, 1);
 }
 
+TEST(RepeatedRun, NoIterationThatCountsFollowsARest) {
+  const Model model = SmallModel("llama", FP32);
+  const LoweredPlan lowered =
+      LowerForRun(model, SmallCluster(), ResolveOrDie(model, SmallPlan(1, 1, 1, 1))).value();
+  const std::int64_t tasks = lowered.graph.TaskCount();
+  Calls calls;
+  // Shorter than any iteration.
+  RepeatedRun run(lowered, {.make_backend = [&]() -> Result<std::unique_ptr<Backend>> {
+                              return std::unique_ptr<Backend>(new CountingBackend(&calls));
+                            },
+                            .pause_s = 1e-9});
+  ASSERT_TRUE(run.Start(/*fill_buffers=*/false).ok());
+  ASSERT_TRUE(run.WarmUp(0).ok());
+  Means means;
+  ASSERT_TRUE(run.Measure(0, &means).ok());
+  EXPECT_EQ(calls.begun, 1 + 3 * 2);
+  EXPECT_EQ(calls.asked, 3 * tasks);
+}
+
 }  // namespace
 }  // namespace twinstep
