@@ -124,15 +124,20 @@ Breakdown BreakDownRank(ClassIntervals intervals, Picoseconds iteration_ps) {
 }
 
 std::vector<Breakdown> BreakDown(const TaskGraph& graph, const Replay& replay) {
+  return BreakDown(graph, replay.start_ps, replay.end_ps, replay.makespan_ps);
+}
+
+std::vector<Breakdown> BreakDown(const TaskGraph& graph, std::span<const Picoseconds> start_ps,
+                                 std::span<const Picoseconds> end_ps, Picoseconds iteration_ps) {
   std::vector<Breakdown> result;
   for (std::size_t rank = 0; rank + 1 < graph.rank_begin.size(); ++rank) {
     ClassIntervals intervals;
     for (TaskId id = graph.rank_begin[rank]; id < graph.rank_begin[rank + 1]; ++id) {
       const Task& task = graph.tasks[id];
       intervals[Index(ClassOf(task.kind, task.lane, task.phase))].push_back(
-          {replay.start_ps[id], replay.end_ps[id]});
+          {start_ps[id], end_ps[id]});
     }
-    result.push_back(BreakDownRank(std::move(intervals), replay.makespan_ps));
+    result.push_back(BreakDownRank(std::move(intervals), iteration_ps));
   }
   return result;
 }

@@ -37,6 +37,10 @@ enum class TimeClass : std::uint8_t {
   kBubble,  // Nothing is active: waits for a partner, a dependency or the end of the iteration.
 };
 inline constexpr int kTimeClassCount = 9;
+// Communication and copies: what counts only while nothing computes.
+inline constexpr std::array kExposedClasses = {
+    TimeClass::kTensorParallel, TimeClass::kContextParallel, TimeClass::kPipelineParallel,
+    TimeClass::kDataParallel, TimeClass::kCopies};
 
 // Field of the JSON report: "compute_s", "tp_exposed_s", ..., "bubble_s".
 const char* JsonName(TimeClass time_class);
@@ -60,6 +64,9 @@ Breakdown BreakDownRank(ClassIntervals intervals, Picoseconds iteration_ps);
 
 // By rank of the graph (its representatives, if it is folded).
 std::vector<Breakdown> BreakDown(const TaskGraph& graph, const Replay& replay);
+// The same of any times, by task.
+std::vector<Breakdown> BreakDown(const TaskGraph& graph, std::span<const Picoseconds> start_ps,
+                                 std::span<const Picoseconds> end_ps, Picoseconds iteration_ps);
 // By rank of the trace. An Error names the column and the event that cannot be used.
 Result<std::vector<Breakdown>> BreakDown(const Trace& trace);
 

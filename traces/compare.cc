@@ -55,7 +55,7 @@ class Comparer {
     AddGroups();
     AddLargestTasks();
     AddMemory();
-    Judge();
+    out_.verdicts = Judge(out_, options_.tolerances);
     return std::move(out_);
   }
 
@@ -197,49 +197,17 @@ class Comparer {
     for (const auto& [pool, memory] : by_pool) out_.memory.push_back(memory);
   }
 
-  void AddVerdict(std::string what, std::optional<double> error, double tolerance) {
-    const bool ok = error.has_value() && std::abs(*error) <= tolerance;
-    out_.verdicts.push_back({std::move(what), error, tolerance, ok});
-  }
-
-  void Judge() {
-    const Tolerances& tolerances = options_.tolerances;
-    if (tolerances.iteration) {
-      AddVerdict("iteration", out_.iteration.Error(), *tolerances.iteration);
-    }
-    if (tolerances.kind_busy) {
-      double all_s = 0;
-      for (const GroupComparison& kind : out_.kinds) all_s += kind.busy.b_s;
-      for (const GroupComparison& kind : out_.kinds) {
-        if (std::max(kind.busy.a_s, kind.busy.b_s) < kLeastBusyShare * all_s) continue;
-        AddVerdict("busy time of " + kind.name, kind.busy.Error(), *tolerances.kind_busy);
-      }
-    }
-    if (tolerances.exposed) {
-      for (const TimeClass time_class :
-           {TimeClass::kTensorParallel, TimeClass::kContextParallel, TimeClass::kPipelineParallel,
-            TimeClass::kDataParallel, TimeClass::kCopies}) {
-        const TimePair& time = out_.mean_breakdown[static_cast<std::size_t>(time_class)];
-        if (time.b_s < kLeastExposedShare * out_.iteration.b_s) continue;
-        AddVerdict(Label(time_class), time.Error(), *tolerances.exposed);
-      }
-    }
-    if (tolerances.memory) {
-      for (const MemoryComparison& memory : out_.memory) {
-        AddVerdict(
-            StrCat(Name(memory.pool), " memory of rank ", memory.global_rank),
-            RelativeError(static_cast<double>(memory.a_bytes), static_cast<double>(memory.b_bytes)),
-            *tolerances.memory);
-      }
-    }
-  }
-
   const Trace& a_;
   const Trace& b_;
   const TaskPairs& pairs_;
   const CompareOptions& options_;
   TraceComparison out_;
 };
+
+Verdict MakeVerdict(std::string what, std::optional<double> error, double tolerance) {
+  const bool ok = error.has_value() && std::abs(*error) <= tolerance;
+  return {std::move(what), error, tolerance, ok};
+}
 
 }  // namespace
 
@@ -259,6 +227,38 @@ std::optional<double> TimePair::Error() const { return RelativeError(a_s, b_s); 
 
 bool TraceComparison::ok() const {
   return std::all_of(verdicts.begin(), verdicts.end(), [](const Verdict& x) { return x.ok; });
+}
+
+std::vector<Verdict> Judge(const TraceComparison& x, const Tolerances& tolerances) {
+  std::vector<Verdict> verdicts;
+  if (tolerances.iteration) {
+    verdicts.push_back(MakeVerdict("iteration", x.iteration.Error(), *tolerances.iteration));
+  }
+  if (tolerances.kind_busy) {
+    double all_s = 0;
+    for (const GroupComparison& kind : x.kinds) all_s += kind.busy.b_s;
+    for (const GroupComparison& kind : x.kinds) {
+      if (std::max(kind.busy.a_s, kind.busy.b_s) < kLeastBusyShare * all_s) continue;
+      verdicts.push_back(
+          MakeVerdict("busy time of " + kind.name, kind.busy.Error(), *tolerances.kind_busy));
+    }
+  }
+  if (tolerances.exposed) {
+    for (const TimeClass time_class : kExposedClasses) {
+      const TimePair& time = x.mean_breakdown[static_cast<std::size_t>(time_class)];
+      if (time.b_s < kLeastExposedShare * x.iteration.b_s) continue;
+      verdicts.push_back(MakeVerdict(Label(time_class), time.Error(), *tolerances.exposed));
+    }
+  }
+  if (tolerances.memory) {
+    for (const MemoryComparison& memory : x.memory) {
+      verdicts.push_back(MakeVerdict(
+          StrCat(Name(memory.pool), " memory of rank ", memory.global_rank),
+          RelativeError(static_cast<double>(memory.a_bytes), static_cast<double>(memory.b_bytes)),
+          *tolerances.memory));
+    }
+  }
+  return verdicts;
 }
 
 Result<TraceComparison> CompareTraces(const Trace& a, const Trace& b,

@@ -46,7 +46,7 @@ struct GroupComparison {
   std::int64_t tasks = 0;
   TimePair busy;
   // Of the tasks that take time in B, the middle error.
-  std::optional<double> median_task_error;
+  std::optional<double> median_task_error = {};
   std::array<std::int64_t, kEvidenceCount> evidence{};  // Tasks; all 0 where it is not known.
 };
 
@@ -107,6 +107,9 @@ struct TraceComparison {
 
   bool ok() const;  // No verdict is bad.
 };
+
+// What the tolerances say of a comparison's iteration, kinds, mean_breakdown and memory.
+std::vector<Verdict> Judge(const TraceComparison& comparison, const Tolerances& tolerances);
 
 // An Error (kBadInput) where the traces are not of one graph (traces/same_graph.h), or `evidence`
 // is not of as many tasks.

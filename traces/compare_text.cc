@@ -133,18 +133,9 @@ std::string LargestText(const TraceComparison& x) {
   return "\nTasks whose durations differ most\n" + table.ToString();
 }
 
-std::string VerdictText(const TraceComparison& x) {
-  std::string text;
-  for (const Verdict& verdict : x.verdicts) {
-    text += StrCat(verdict.ok ? "within" : "OUT OF", " tolerance: ", verdict.what, " ",
-                   SignedPercent(verdict.error), " (", Percent(verdict.tolerance), ")\n");
-  }
-  return text.empty() ? "" : "\n" + text;
-}
-
 }  // namespace
 
-std::string ComparisonText(const TraceComparison& x, const ComparisonTextOptions& options) {
+std::string ComparisonTables(const TraceComparison& x, const ComparisonTextOptions& options) {
   const std::string unit = TimeCells(x.iteration).unit();
   const std::string busy = ", " + unit + ", mean of all ranks";
   constexpr std::size_t kAll = 1000;
@@ -153,7 +144,20 @@ std::string ComparisonText(const TraceComparison& x, const ComparisonTextOptions
          GroupsText(x, "Busy time by lane" + busy, "lane", x.lanes, kAll) +
          GroupsText(x, "Busy time by operator, largest difference first" + busy, "operator",
                     x.operators, options.operators) +
-         MemoryText(x) + LargestText(x) + VerdictText(x);
+         MemoryText(x) + LargestText(x);
+}
+
+std::string VerdictText(const std::vector<Verdict>& verdicts) {
+  std::string text;
+  for (const Verdict& verdict : verdicts) {
+    text += StrCat(verdict.ok ? "within" : "OUT OF", " tolerance: ", verdict.what, " ",
+                   SignedPercent(verdict.error), " (", Percent(verdict.tolerance), ")\n");
+  }
+  return text.empty() ? "" : "\n" + text;
+}
+
+std::string ComparisonText(const TraceComparison& x, const ComparisonTextOptions& options) {
+  return ComparisonTables(x, options) + VerdictText(x.verdicts);
 }
 
 }  // namespace twinstep

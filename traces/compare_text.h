@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "traces/compare.h"
 
@@ -12,6 +13,12 @@ struct ComparisonTextOptions {
   std::size_t operators = 20;
 };
 
+// All but the verdicts.
+std::string ComparisonTables(const TraceComparison& comparison,
+                             const ComparisonTextOptions& options = {});
+// A line each, behind an empty one; nothing of none.
+std::string VerdictText(const std::vector<Verdict>& verdicts);
+// Both.
 std::string ComparisonText(const TraceComparison& comparison,
                            const ComparisonTextOptions& options = {});
 

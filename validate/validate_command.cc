@@ -1,6 +1,6 @@
 #include "validate/validate_command.h"
 
-#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -19,6 +19,7 @@
 #include "traces/compare_json.h"
 #include "traces/compare_text.h"
 #include "traces/trace_io.h"
+#include "validate/step_spread_report.h"
 #include "validate/validate_input.h"
 #include "validate/validate_options.h"
 #include "validate/validation.h"
@@ -52,11 +53,11 @@ std::string EvidenceText(const TraceComparison& comparison) {
 }
 
 std::string StepsText(const ValidateInput& input, const Validation& validation) {
-  const auto [least, most] =
-      std::minmax_element(validation.step_s.begin(), validation.step_s.end());
+  const StepTimes& steps = validation.spread.iteration;
   return StrCat(input.train.schedule.steps, " run, the first ", input.dropped_steps,
                 " dropped; compared is step ", validation.chosen_step, ", the median of ",
-                validation.step_s.size(), " (", Seconds(*least), " to ", Seconds(*most), ")",
+                steps.step_s.size(), " (", Seconds(steps.Least()), " to ", Seconds(steps.Most()),
+                ")",
                 input.train.backend == BackendKind::kCuda
                     ? "; warm: behind two seconds of steps, each behind one that is not recorded"
                     : "");
@@ -100,13 +101,14 @@ nlohmann::ordered_json JsonOf(const ValidateInput& input, const Validation& vali
                                  {"steps", input.train.schedule.steps},
                                  {"dropped_steps", input.dropped_steps},
                                  {"compared_step", validation.chosen_step},
-                                 {"step_s", validation.step_s},
+                                 {"step_s", validation.spread.iteration.step_s},
                                  {"warnings", warnings}};
   if (const auto& memory = validation.device_memory) {
     json["device_memory"] = {{"predicted_bytes", memory->predicted_bytes},
                              {"driver_bytes", memory->driver_bytes}};
   }
   json.update(ToJson(validation.comparison));
+  json["all_steps"] = ToJson(validation.spread);
   return json;
 }
 
@@ -187,7 +189,9 @@ class Command {
                   const std::vector<std::string>& warnings) {
     const bool json_only = options_.Get("json") == "-";
     if (!json_only) {
-      output_.out() << HeadText(input, validation) << ComparisonText(validation.comparison);
+      output_.out() << HeadText(input, validation) << ComparisonTables(validation.comparison)
+                    << SpreadText(validation.spread, validation.comparison)
+                    << VerdictText(validation.comparison.verdicts);
     }
     if (const auto path = options_.Get("json")) {
       const std::string text = JsonOf(input, validation, warnings).dump(2) + "\n";

@@ -42,9 +42,10 @@ const std::vector<OptionGroup>& Groups() {
     groups.push_back(
         {"Verdict: how far the simulation may be off, as a fraction (0.1: ten per cent)",
          {{"tolerance", "X", "of the iteration's time"},
-          {"tolerance-kind", "X", "of the busy time of each kind of task"},
+          {"tolerance-kind", "X", "of the busy time of each kind of task, the median of all steps"},
           {"tolerance-exposed", "X",
-           "of communication and copies that nothing hides, each where it is 5 % of the iteration"},
+           "of communication and copies that nothing hides, each the median of all steps, where it "
+           "is 5 % of the iteration"},
           {"tolerance-memory", "X",
            "of the memory of each pool, and of what the driver says of a GPU's, which must not be "
            "more than predicted"}}});

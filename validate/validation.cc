@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -113,23 +112,6 @@ void JudgeDeviceMemory(const ValidateInput& input, Validation* validation) {
                                              .ok = error >= 0 && error <= tolerance});
 }
 
-struct Executed {
-  std::vector<Execution> steps;  // Without those dropped.
-
-  // The middle one by time.
-  std::size_t Median() const {
-    std::vector<std::size_t> order(steps.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    const auto middle = order.begin() + static_cast<std::ptrdiff_t>((order.size() - 1) / 2);
-    std::nth_element(order.begin(), middle, order.end(), [this](std::size_t a, std::size_t b) {
-      return steps[a].iteration_ps != steps[b].iteration_ps
-                 ? steps[a].iteration_ps < steps[b].iteration_ps
-                 : a < b;
-    });
-    return *middle;
-  }
-};
-
 Status RunFiniteStep(Training* training) {
   const Result<TrainingStep> step = training->RunStep();
   if (!step.ok()) return step.error();
@@ -148,9 +130,11 @@ Status WarmUp(Training* training) {
   return Unit{};
 }
 
-Result<Executed> Execute(const ValidateInput& input, Training* training, Progress* progress) {
+// The steps without those dropped.
+Result<std::vector<Execution>> Execute(const ValidateInput& input, Training* training,
+                                       Progress* progress) {
   const bool on_gpu = input.train.backend == BackendKind::kCuda;
-  Executed executed;
+  std::vector<Execution> steps;
   if (on_gpu) {
     if (const Status warm = WarmUp(training); !warm.ok()) return warm.error();
   }
@@ -162,10 +146,10 @@ Result<Executed> Execute(const ValidateInput& input, Training* training, Progres
     }
     if (const Status done = RunFiniteStep(training); !done.ok()) return done.error();
     if (step > input.dropped_steps) {
-      executed.steps.push_back(training->executor().LastExecution());
+      steps.push_back(training->executor().LastExecution());
     }
   }
-  return executed;
+  return steps;
 }
 
 }  // namespace
@@ -192,25 +176,25 @@ Result<Validation> Validate(const ValidateInput& input, Progress* progress,
   progress->Step("simulating");
   Result<Simulated> simulated = SimulateGraph(input, graph, warnings);
   if (!simulated.ok()) return simulated.error();
-  const Result<Executed> executed = Execute(input, &training, progress);
+  const Result<std::vector<Execution>> executed = Execute(input, &training, progress);
   if (!executed.ok()) return executed.error();
+  const std::vector<Execution>& steps = executed.value();
 
   Validation validation;
-  for (const Execution& step : executed.value().steps) {
-    validation.step_s.push_back(static_cast<double>(step.iteration_ps) / kPicosecondsPerSecond);
-  }
-  const std::size_t chosen = executed.value().Median();
+  const std::size_t chosen = MedianStep(steps);
   validation.chosen_step = input.dropped_steps + static_cast<std::int64_t>(chosen) + 1;
   validation.simulated = std::move(simulated.value().trace);
-  validation.executed = BuildExecutionTrace(graph, executed.value().steps[chosen],
-                                            StrCat("step ", validation.chosen_step));
-  Result<TraceComparison> comparison =
-      CompareTraces(validation.simulated, validation.executed,
-                    {.tolerances = input.tolerances, .evidence = simulated.value().evidence});
+  validation.executed =
+      BuildExecutionTrace(graph, steps[chosen], StrCat("step ", validation.chosen_step));
+  Result<TraceComparison> comparison = CompareTraces(validation.simulated, validation.executed,
+                                                     {.evidence = simulated.value().evidence});
   if (!comparison.ok()) {
     return Error{.code = ExitCode::kInternal, .message = comparison.error().message};
   }
   validation.comparison = std::move(comparison).value();
+  validation.spread = SpreadOfSteps(graph, steps, validation.comparison);
+  validation.comparison.verdicts =
+      JudgeMedians(validation.spread, validation.comparison, input.tolerances);
   validation.device_memory = MemoryOf(input, training.arena(), training.backend());
   JudgeDeviceMemory(input, &validation);
   if (const auto busy = LookForOtherWork(validation.simulated, validation.executed)) {

@@ -13,6 +13,7 @@
 #include "sim/result.h"
 #include "traces/compare.h"
 #include "traces/trace.pb.h"
+#include "validate/step_spread.h"
 #include "validate/validate_input.h"
 
 namespace twinstep {
@@ -27,11 +28,10 @@ struct DeviceMemory {
 
 struct Validation {
   Trace simulated, executed;
-  TraceComparison comparison;                 // Of these, in this order.
+  TraceComparison comparison;  // Of these, in this order; its verdicts are of all steps' medians.
+  StepSpread spread;           // Of the steps that were kept.
   std::optional<DeviceMemory> device_memory;  // Of a backend with memory of its own.
-  // Of the steps that were kept, in seconds, and which of them is `executed`: the middle one (of an
-  // even number the shorter of the two).
-  std::vector<double> step_s;
+  // Which of them is `executed`: the middle one by time (of an even number the shorter of the two).
   std::int64_t chosen_step = 0;  // From 1, dropped ones counted.
 };
 

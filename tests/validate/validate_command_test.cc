@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -67,6 +69,7 @@ TEST_F(ValidateCommand, ComparesTheMedianStep) {
   EXPECT_THAT(done.out, HasSubstr("6 run, the first 1 dropped; compared is step"));
   EXPECT_THAT(done.out, HasSubstr("the median of 5"));
   EXPECT_THAT(done.out, HasSubstr("tasks of 4 ranks"));
+  EXPECT_THAT(done.out, HasSubstr("All 5 steps, mean of all ranks: each row's own median"));
   EXPECT_THAT(done.out, HasSubstr("within tolerance: iteration"));
   // Without a profile every time is a formula's.
   EXPECT_THAT(done.out, HasSubstr("modelled"));
@@ -120,6 +123,43 @@ TEST_F(ValidateCommand, SavedTracesCompareAlike) {
       for (const auto& [name, seconds] : rank[side].items()) sum += seconds.get<double>();
       EXPECT_NEAR(sum, json["iteration"][std::string(side) + "_s"].get<double>(), 1e-9);
     }
+  }
+}
+
+TEST_F(ValidateCommand, JudgesTheMediansOfAllSteps) {
+  const Outcome done =
+      RunValidate(Small({"--cluster", "cpu-x2", "--steps", "6", "--drop", "1", "--json", "-",
+                         "--tolerance-kind", "1000", "--tolerance-exposed", "1000"}));
+  ASSERT_LE(done.code, ExitCode::kNo) << done.err;
+  const auto json = nlohmann::json::parse(done.out);
+  const std::size_t compared = json["compared_step"].get<std::size_t>() - 2;
+  const auto& all = json["all_steps"];
+  const auto expect_spread = [&](const nlohmann::json& times, const nlohmann::json& of_one) {
+    auto step_s = times["step_s"].get<std::vector<double>>();
+    ASSERT_EQ(step_s.size(), 5u);
+    EXPECT_EQ(times["a_s"], of_one["a_s"]);
+    EXPECT_EQ(step_s[compared], of_one["b_s"].get<double>());
+    std::sort(step_s.begin(), step_s.end());
+    EXPECT_EQ(times["least_s"], step_s[0]);
+    EXPECT_EQ(times["median_s"], step_s[2]);
+    EXPECT_EQ(times["most_s"], step_s[4]);
+  };
+  ASSERT_EQ(all["kinds"].size(), json["kinds"].size());
+  std::map<std::string, nlohmann::json> error;
+  for (std::size_t i = 0; i < json["kinds"].size(); ++i) {
+    const auto& kind = all["kinds"][i];
+    EXPECT_EQ(kind["name"], json["kinds"][i]["name"]);
+    expect_spread(kind, json["kinds"][i]);
+    error["busy time of " + kind["name"].get<std::string>()] = kind["error"];
+  }
+  for (const auto& [name, times] : all["exposed"].items()) {
+    expect_spread(times, json["breakdown"][name]);
+  }
+  error["TP exposed"] = all["exposed"]["tp_exposed_s"]["error"];
+  error["PP exposed"] = all["exposed"]["pp_exposed_s"]["error"];
+  EXPECT_FALSE(json["verdicts"].empty());
+  for (const auto& verdict : json["verdicts"]) {
+    EXPECT_EQ(verdict["error"], error.at(verdict["what"])) << verdict;
   }
 }
 

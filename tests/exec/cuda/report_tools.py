@@ -74,21 +74,21 @@ def best_plan(twinstep, folder, log, *words):
     return next(folder.glob('*-1.textproto'), None) if status == 0 else None
 
 
-def share(pair):
-    return pair['a_s'] / pair['b_s'] - 1 if pair['b_s'] else None
-
-
 def measured(path):
-    """Of `validate --json`: times, their errors, and of a GPU its memory."""
+    """Of `validate --json`: times, their errors (of all steps' medians), how far steps lie apart,
+    and of a GPU its memory."""
     parsed = json.loads(path.read_text())
-    iteration = parsed['iteration']
+    iteration, steps = parsed['iteration'], parsed['all_steps']
+    least = 0.01 * iteration['b_s']
+    kinds = {kind['name']: kind for kind in steps['kinds'] if kind['median_s'] > least}
+    exposed = {name.removesuffix('_exposed_s'): part for name, part in steps['exposed'].items()
+               if part['median_s'] > 5 * least}
     values = dict(
-        predicted_s=iteration['a_s'], measured_s=iteration['b_s'], error=share(iteration),
-        kinds={kind['name']: share(kind) for kind in parsed['kinds']
-               if kind['b_s'] > 0.01 * iteration['b_s']},
-        exposed={name.removesuffix('_exposed_s'): share(part)
-                 for name, part in parsed['breakdown'].items()
-                 if name.endswith('_exposed_s') and part['b_s'] > 0.05 * iteration['b_s']})
+        predicted_s=iteration['a_s'], measured_s=iteration['b_s'], error=iteration['error'],
+        kinds={name: kind['error'] for name, kind in kinds.items()},
+        exposed={name: part['error'] for name, part in exposed.items()},
+        spread={name: (times['most_s'] - times['least_s']) / times['median_s']
+                for name, times in (kinds | exposed).items()})
     if memory := parsed.get('device_memory'):
         values.update(memory_gib=memory['driver_bytes'] / 2**30,
                       memory_error=memory['predicted_bytes'] / memory['driver_bytes'] - 1)
@@ -127,13 +127,18 @@ def measured_text(row):
             f"{percent(row['error']):>9s}")
     if 'memory_gib' in row:
         text += f"{row['memory_gib']:8.2f}{percent(row['memory_error']):>9s}"
-    text += '  ' + ' '.join(f'{name} {percent(error)}' for name, error in row['kinds'].items())
-    return text + ''.join(f'; exposed {name} {percent(error)}'
+    def part(name, error):
+        spread = row['spread'][name]
+        return f'{name} {percent(error)}' + (f' ~{100 * spread:.0f} %' if spread > 0.05 else '')
+
+    text += '  ' + ' '.join(part(name, error) for name, error in row['kinds'].items())
+    return text + ''.join('; exposed ' + part(name, error)
                           for name, error in row['exposed'].items())
 
 
 MEASURED_COLUMNS = ('ms predicted, measured, error; GiB by the driver, error; busy time of each '
-                    'kind; exposed communication and copies of more than 5 % of the iteration')
+                    'kind; exposed communication and copies of more than 5 % of the iteration; '
+                    'medians of all steps, and ~ what these lie apart by, where it is above 5 %')
 
 
 def print_errors(rows):
