@@ -42,7 +42,7 @@ TEST(BusyMachineTest, SomeTasksOfAKindTookFarLonger) {
   EXPECT_DOUBLE_EQ(busy->sum_error, 550.0 / 2055 - 1);
   EXPECT_NEAR(busy->median_error, 1 / 1.2 - 1, 1e-12);
   EXPECT_THAT(busy->Text(), HasSubstr("busy with other work: 68.1 %"));
-  EXPECT_THAT(busy->Text(), HasSubstr("error of the median task -16.7 %, of their sum -73.2 %"));
+  EXPECT_THAT(busy->Text(), HasSubstr("error of the median task -16.7 %, of the sum -73.2 %"));
 }
 
 TEST(BusyMachineTest, ASimulationThatIsWrongAboutAnOperatorIsNoOtherWork) {
