@@ -59,8 +59,7 @@ std::string Signed(double fraction) { return (fraction > 0 ? "+" : "") + Percent
 std::string BusyMachine::Text() const {
   return StrCat("the machine was busy with other work: ", Percent(excess),
                 " of computation's time is what some tasks took longer than most of their kind "
-                "(error of the median "
-                "task ",
+                "(error of the median task ",
                 Signed(median_error), ", of the sum ", Signed(sum_error), ")");
 }
 
