@@ -9,16 +9,12 @@
 // SECONDS of computing. At the end how long it takes to ask the device for an iteration's times,
 // which is a rest, too.
 
-#include <google/protobuf/text_format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -34,6 +30,7 @@
 #include "model_zoo/model.pb.h"
 #include "sim/plan/plan.pb.h"
 #include "sim/plan/resolved_plan.h"
+#include "sim/textproto/text_file.h"
 #include "tests/exec/cuda/value_or_die.h"
 
 namespace twinstep {
@@ -48,18 +45,6 @@ const std::vector<double> kRests_s = {0, 0.02, 0.06, 0.25};
 
 double Since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-Model ReadModel(const char* path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  Model model;
-  if (!file || !google::protobuf::TextFormat::ParseFromString(text.str(), &model)) {
-    std::fprintf(stderr, "%s is no model\n", path);
-    std::exit(2);
-  }
-  return model;
 }
 
 class ClockBenchmark {
@@ -173,7 +158,8 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "clock_benchmark cuda|cpu MODEL.textproto MICRO_BATCH [SECONDS]\n");
     return 2;
   }
-  ClockBenchmark(backend == "cuda", ReadModel(argv[2]), micro_batch, seconds).Run();
+  const Model model = ValueOrDie(ParseTextFile<Model>(argv[2]));
+  ClockBenchmark(backend == "cuda", model, micro_batch, seconds).Run();
   return 0;
 }
 

@@ -10,20 +10,16 @@
 // `late` a thread of the CPU launches copies and host tasks, with `eager` none does
 // (CudaOptions::late_lanes).
 
-#include <google/protobuf/text_format.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
 #include <random>
 #include <span>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +35,7 @@
 #include "sim/lower/lower.h"
 #include "sim/plan/plan.pb.h"
 #include "sim/plan/resolved_plan.h"
+#include "sim/textproto/text_file.h"
 #include "tests/exec/cuda/has_gpu.h"
 #include "tests/exec/cuda/host_traffic.h"
 #include "tests/exec/cuda/value_or_die.h"
@@ -48,23 +45,6 @@ namespace {
 
 constexpr double kPeakFlopsPerSecond = 989e12;  // Dense bf16 of an H200.
 constexpr double kGib = 1 << 30;
-
-template <typename Message>
-Message ReadOrDie(const std::string& text, const char* what) {
-  Message message;
-  if (!google::protobuf::TextFormat::ParseFromString(text, &message)) {
-    std::fprintf(stderr, "%s is no such text\n", what);
-    std::exit(2);
-  }
-  return message;
-}
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 struct Setup {
   Model model;
@@ -83,8 +63,8 @@ const char* LaneWord(const Setup& setup) {
 
 Setup MakeSetup(int argc, char** argv) {
   Setup setup;
-  setup.model = ReadOrDie<Model>(ReadFile(argv[1]), argv[1]);
-  Plan plan = ReadOrDie<Plan>(argc > 6 ? argv[6] : "", "PLAN");
+  setup.model = ValueOrDie(ParseTextFile<Model>(argv[1]));
+  Plan plan = ValueOrDie(ParseText<Plan>(argc > 6 ? argv[6] : "", "PLAN")).message;
   plan.set_micro_batch(std::atol(argv[2]));
   plan.set_global_batch(std::atol(argv[3]));
   plan.set_sequence_length(std::atol(argv[4]));

@@ -38,19 +38,24 @@ class CountingBackend : public CpuBackend {
   Calls& calls_;
 };
 
-TEST(RepeatedRun, ADeviceIsAskedOnceAnIterationThatCounts) {
+// Of a small model, not started yet.
+RepeatedRun CountedRun(Calls* calls, double pause_s, PhaseTimes* times) {
   const Model model = SmallModel("llama", FP32);
-  const LoweredPlan lowered =
-      LowerForRun(model, SmallCluster(), ResolveOrDie(model, SmallPlan(1, 1, 1, 1))).value();
-  const std::int64_t tasks = lowered.graph.TaskCount();
+  return RepeatedRun(
+      LowerForRun(model, SmallCluster(), ResolveOrDie(model, SmallPlan(1, 1, 1, 1))).value(),
+      {.make_backend = [calls]() -> Result<std::unique_ptr<Backend>> {
+         return std::unique_ptr<Backend>(new CountingBackend(calls));
+       },
+       .pause_s = pause_s,
+       .phase_times = times});
+}
+
+TEST(RepeatedRun, ADeviceIsAskedOnceAnIterationThatCounts) {
   Calls calls;
   PhaseTimes times;
   times.Begin("all");
-  RepeatedRun run(lowered, {.make_backend = [&]() -> Result<std::unique_ptr<Backend>> {
-                              return std::unique_ptr<Backend>(new CountingBackend(&calls));
-                            },
-                            .pause_s = 0,
-                            .phase_times = &times});
+  RepeatedRun run = CountedRun(&calls, /*pause_s=*/0, &times);
+  const std::int64_t tasks = run.graph().TaskCount();
   ASSERT_TRUE(run.Start(/*fill_buffers=*/false).ok());
   ASSERT_TRUE(run.WarmUp(0).ok());
   EXPECT_EQ(calls.begun, 1);
@@ -73,16 +78,10 @@ TEST(RepeatedRun, ADeviceIsAskedOnceAnIterationThatCounts) {
 }
 
 TEST(RepeatedRun, NoIterationThatCountsFollowsARest) {
-  const Model model = SmallModel("llama", FP32);
-  const LoweredPlan lowered =
-      LowerForRun(model, SmallCluster(), ResolveOrDie(model, SmallPlan(1, 1, 1, 1))).value();
-  const std::int64_t tasks = lowered.graph.TaskCount();
   Calls calls;
   // Shorter than any iteration.
-  RepeatedRun run(lowered, {.make_backend = [&]() -> Result<std::unique_ptr<Backend>> {
-                              return std::unique_ptr<Backend>(new CountingBackend(&calls));
-                            },
-                            .pause_s = 1e-9});
+  RepeatedRun run = CountedRun(&calls, /*pause_s=*/1e-9, nullptr);
+  const std::int64_t tasks = run.graph().TaskCount();
   ASSERT_TRUE(run.Start(/*fill_buffers=*/false).ok());
   ASSERT_TRUE(run.WarmUp(0).ok());
   Means means;
