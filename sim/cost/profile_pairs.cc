@@ -19,10 +19,11 @@ std::string OperatorOf(const OperatorSample& sample) {
   return only.SerializeAsString();
 }
 
-// As if all GPUs were the fastest one. What it takes after a rest and beside others stays as it is.
+// As if all GPUs were the fastest one, or like their mean, which what-ifs take. What it takes after
+// a rest and beside others stays as it is.
 void TakeFastestGpu(OperatorSample* sample) {
   if (sample->gpu_slowness().empty()) return;
-  const double least = std::ranges::min(sample->gpu_slowness());
+  const double least = std::min(1.0, std::ranges::min(sample->gpu_slowness()));
   sample->clear_gpu_slowness();
   sample->set_median_s(least * sample->median_s());
 }

@@ -133,6 +133,10 @@ TEST(GpuSpeedsTest, BoundsTakeTheFastest) {
   EXPECT_FALSE(HasGpuSpeeds(&fastest, Gpus(2), 2));
   EXPECT_EQ(fastest.operators(0).median_s(), 0.75e-3);
   EXPECT_EQ(fastest.operators(1).median_s(), 1e-4);
+  // What-ifs take the mean, also where a profile says that all GPUs are slower than that.
+  Profile slower = TwoGpus();
+  for (double& x : *slower.mutable_operators(0)->mutable_gpu_slowness()) x = 1.5;
+  EXPECT_EQ(CheapestParts(slower).operators(0).median_s(), 1e-3);
 }
 
 TEST(GpuSpeedsTest, FoldedGraphsAreRefused) {
