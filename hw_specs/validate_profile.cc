@@ -20,6 +20,7 @@ constexpr double kLongest_s = 1e5;
 bool IsTime(double seconds) { return seconds > 0 && seconds <= kLongest_s; }
 bool IsTimeOrNone(double seconds) { return seconds == 0 || IsTime(seconds); }
 bool IsSlowness(double slowness) { return slowness >= 0.1 && slowness <= 10; }
+bool IsHostGpus(std::int64_t gpus) { return gpus >= 0 && gpus <= kMaxHostGpus; }
 bool IsSize(std::int64_t size, std::int64_t most) { return size >= 1 && size <= most; }
 
 // Notes problems of one entry of a list by the names of its fields.
@@ -108,8 +109,8 @@ void CheckMovements(const Profile& profile, FieldErrors* errors) {
   for (int i = 0; i < profile.host_copies_size(); ++i) {
     const HostCopySample& sample = profile.host_copies(i);
     EntryErrors entry("host_copies", i, errors);
-    entry.Require(sample.up() <= kMaxHostGpus, "up", "is more than 1024");
-    entry.Require(sample.down() <= kMaxHostGpus, "down", "is more than 1024");
+    entry.Require(IsHostGpus(sample.up()), "up", "is not in [0, 1024]");
+    entry.Require(IsHostGpus(sample.down()), "down", "is not in [0, 1024]");
     entry.Require(sample.up() > 0 || sample.down() > 0, "up", "is 0, and so is down");
     entry.Require(IsSize(sample.bytes(), kMaxBytes), "bytes", kNoSize);
     entry.Require(sample.up() > 0 ? IsTime(sample.h2d_s()) : sample.h2d_s() == 0, "h2d_s",

@@ -100,7 +100,9 @@ TEST(ValidateProfileTest, HostCopiesHaveTheTimesOfWhatCopies) {
   EXPECT_THAT(problem("up: 1 down: 2 h2d_s: 1"), HasSubstr("host_copies[0].d2h_s: is no time"));
   EXPECT_THAT(problem("up: 1 h2d_s: 1 d2h_s: 1"), HasSubstr("d2h_s: is given where none copy so"));
   EXPECT_THAT(problem(""), HasSubstr("host_copies[0].up: is 0, and so is down"));
-  EXPECT_THAT(problem("up: 1025 h2d_s: 1"), HasSubstr("host_copies[0].up: is more than 1024"));
+  EXPECT_THAT(problem("up: 1025 h2d_s: 1"), HasSubstr("host_copies[0].up: is not in [0, 1024]"));
+  EXPECT_THAT(problem("up: -1 down: 1 d2h_s: 1"), HasSubstr("host_copies[0].up: is not in [0,"));
+  EXPECT_THAT(problem("up: 1 down: -2 h2d_s: 1"), HasSubstr("host_copies[0].down: is not in [0,"));
 }
 
 // Measured until nothing read it.
