@@ -149,7 +149,7 @@ class CostBuilder {
     out_.interference = FactorsOf(cluster, profile);
     if (profile != nullptr && !(cluster.node().workers().threads() > 0)) {
       out_.hosts = static_cast<std::uint32_t>(graph.ranks.size());
-      out_.host_copies = HostCopyRatesOf(*profile, cluster.node().gpus());
+      out_.host_copies = HostCopyRatesOf(*profile, cluster);
     }
     out_.workers = WorkersOf(cluster, profile);
     if (profile != nullptr && !HasWorkers()) {

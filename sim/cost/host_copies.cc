@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
-#include <map>
-#include <optional>
-#include <set>
+#include <cstddef>
 #include <utility>
+#include <vector>
 
 namespace twinstep {
 namespace {
@@ -16,62 +14,94 @@ constexpr std::int64_t kMostGpus = 1024;
 // Seconds a byte of one direction, by GPUs that copy up and down.
 class ByteTimes {
  public:
-  ByteTimes(const Profile& profile, bool h2d) : h2d_(h2d) {
-    const double latency_s = profile.measured_on().node().pcie().latency_s();
-    counts_.insert(0);
+  ByteTimes(const Profile& profile, bool h2d) : counts_{0} {
     for (const HostCopySample& sample : profile.host_copies()) {
-      counts_.insert({sample.up(), sample.down()});
+      counts_.insert(counts_.end(), {sample.up(), sample.down()});
+    }
+    std::ranges::sort(counts_);
+    counts_.erase(std::unique(counts_.begin(), counts_.end()), counts_.end());
+    times_.resize(counts_.size() * counts_.size());
+    const double latency_s = profile.measured_on().node().pcie().latency_s();
+    for (const HostCopySample& sample : profile.host_copies()) {
       const double seconds = h2d ? sample.h2d_s() : sample.d2h_s();
       if (!(seconds > 0) || sample.bytes() <= 0) continue;
       // What starts a copy is no matter of rates.
       const double flow_s = seconds > 2 * latency_s ? seconds - latency_s : seconds;
-      times_[{sample.up(), sample.down()}] = flow_s / static_cast<double>(sample.bytes());
+      times_[StateOf(IndexOf(sample.up()), IndexOf(sample.down()))] =
+          flow_s / static_cast<double>(sample.bytes());
     }
   }
 
-  std::int64_t most() const { return *counts_.rbegin(); }
+  std::int64_t most() const { return counts_.back(); }
 
-  // None where a neighbour was not measured.
-  std::optional<double> At(double up, double down) const {
-    const auto [up_from, up_to] = Around(up);
-    const auto [down_from, down_to] = Around(down);
-    const double up_part = Part(up, up_from, up_to), down_part = Part(down, down_from, down_to);
+  // A number of GPUs among measured ones: those that are not above and not below, by index.
+  struct Place {
+    std::size_t from = 0, to = 0;
+    double part = 0;
+  };
+  Place PlaceOf(double count) const {
+    const std::size_t to =
+        std::min(IndexOf(static_cast<std::int64_t>(std::ceil(count))), counts_.size() - 1);
+    const auto above = static_cast<double>(counts_[to]);
+    if (above <= count || to == 0) return {.from = to, .to = to};
+    const auto below = static_cast<double>(counts_[to - 1]);
+    return {.from = to - 1, .to = to, .part = (count - below) / (above - below)};
+  }
+
+  // 0 where a neighbour was not measured.
+  double At(const Place& up, const Place& down) const {
     double sum = 0;
-    for (const auto& [up_at, up_weight] : {std::pair{up_from, 1 - up_part}, {up_to, up_part}}) {
+    for (const auto& [up_at, up_weight] : {std::pair{up.from, 1 - up.part}, {up.to, up.part}}) {
       for (const auto& [down_at, weight] :
-           {std::pair{down_from, 1 - down_part}, {down_to, down_part}}) {
+           {std::pair{down.from, 1 - down.part}, {down.to, down.part}}) {
         if (up_weight * weight == 0) continue;
-        const auto at = times_.find({up_at, down_at});
-        if (at == times_.end()) return std::nullopt;
-        sum += up_weight * weight * at->second;
+        const double time = times_[StateOf(up_at, down_at)];
+        if (!(time > 0)) return 0;
+        sum += up_weight * weight * time;
       }
     }
     return sum;
   }
 
-  double Rate(double up, double down) const {
-    if ((h2d_ ? up : down) == 0 || up + down <= 1) return HUGE_VAL;
-    const std::optional<double> seconds = At(up, down);
-    return seconds ? 1 / *seconds : HUGE_VAL;
-  }
-
  private:
-  // Measured numbers of GPUs that are not above and not below.
-  std::pair<std::int64_t, std::int64_t> Around(double count) const {
-    const auto to = counts_.lower_bound(static_cast<std::int64_t>(std::ceil(count)));
-    const std::int64_t above = to == counts_.end() ? most() : *to;
-    if (static_cast<double>(above) <= count || to == counts_.begin()) return {above, above};
-    return {*std::prev(to), above};
+  // Of the least that is not below.
+  std::size_t IndexOf(std::int64_t count) const {
+    return static_cast<std::size_t>(std::ranges::lower_bound(counts_, count) - counts_.begin());
   }
+  std::size_t StateOf(std::size_t up, std::size_t down) const { return up * counts_.size() + down; }
 
-  static double Part(double count, std::int64_t from, std::int64_t to) {
-    return from == to ? 0 : (count - static_cast<double>(from)) / static_cast<double>(to - from);
-  }
-
-  const bool h2d_;
-  std::set<std::int64_t> counts_;
-  std::map<std::pair<std::int64_t, std::int64_t>, double> times_;
+  std::vector<std::int64_t> counts_;  // Ascending.
+  std::vector<double> times_;         // By both's index; 0 = not measured.
 };
+
+// By state of so many GPUs, `is_faster` times what was measured.
+std::vector<double> RatesOf(const Profile& profile, bool h2d, std::uint32_t gpus,
+                            double is_faster) {
+  const ByteTimes times(profile, h2d);
+  const auto most = static_cast<double>(times.most());
+  const double scale = std::min(1.0, most / gpus);
+  std::vector<double> measured{0};
+  for (std::uint32_t count = 1; count <= gpus; ++count) {
+    measured.push_back(std::clamp(count * scale, 1.0, most));
+  }
+  std::vector<ByteTimes::Place> places;
+  for (const double count : measured) places.push_back(times.PlaceOf(count));
+  std::vector<double> rates;
+  rates.reserve(measured.size() * measured.size());
+  for (std::size_t up = 0; up <= gpus; ++up) {
+    for (std::size_t down = 0; down <= gpus; ++down) {
+      const bool is_limited = (h2d ? up : down) > 0 && measured[up] + measured[down] > 1;
+      const double seconds = is_limited ? times.At(places[up], places[down]) : 0;
+      rates.push_back(seconds > 0 ? is_faster / seconds : HUGE_VAL);
+    }
+  }
+  return rates;
+}
+
+// A link's rate over that of the measured one, where both are known.
+double Faster(double bytes_per_s, double measured_bytes_per_s) {
+  return bytes_per_s > 0 && measured_bytes_per_s > 0 ? bytes_per_s / measured_bytes_per_s : 1;
+}
 
 // Of one GPU's copies both ways, in sum of both directions.
 double BothWaysSeconds(const Profile& profile, std::int64_t bytes) {
@@ -89,22 +119,16 @@ double Slowdown(double seconds, double alone_s) {
 
 }  // namespace
 
-HostCopyRates HostCopyRatesOf(const Profile& profile, std::int64_t gpus) {
+HostCopyRates HostCopyRatesOf(const Profile& profile, const Cluster& cluster) {
   HostCopyRates rates;
+  const std::int64_t gpus = cluster.node().gpus();
   if (profile.host_copies().empty() || gpus < 2) return rates;
-  const ByteTimes h2d(profile, /*h2d=*/true), d2h(profile, /*h2d=*/false);
+  const Pcie &pcie = cluster.node().pcie(), &measured = profile.measured_on().node().pcie();
   rates.gpus = static_cast<std::uint32_t>(std::min(gpus, kMostGpus));
-  const auto most = static_cast<double>(h2d.most());
-  const double scale = std::min(1.0, most / rates.gpus);
-  const auto measured = [&](std::uint32_t count) {
-    return count == 0 ? 0 : std::clamp(count * scale, 1.0, most);
-  };
-  for (std::uint32_t up = 0; up <= rates.gpus; ++up) {
-    for (std::uint32_t down = 0; down <= rates.gpus; ++down) {
-      rates.h2d_bytes_per_s.push_back(h2d.Rate(measured(up), measured(down)));
-      rates.d2h_bytes_per_s.push_back(d2h.Rate(measured(up), measured(down)));
-    }
-  }
+  rates.h2d_bytes_per_s = RatesOf(profile, /*h2d=*/true, rates.gpus,
+                                  Faster(pcie.h2d_bytes_per_s(), measured.h2d_bytes_per_s()));
+  rates.d2h_bytes_per_s = RatesOf(profile, /*h2d=*/false, rates.gpus,
+                                  Faster(pcie.d2h_bytes_per_s(), measured.d2h_bytes_per_s()));
   return rates;
 }
 
@@ -113,13 +137,16 @@ HostCopySlowdowns SlowdownsOf(const Profile& profile) {
   for (const HostCopySample& sample : profile.host_copies()) {
     all = std::max({all, sample.up(), sample.down()});
   }
+  // One way seconds a byte, both ways seconds.
   double h2d_s = 0, h2d_alone_s = 0, d2h_s = 0, d2h_alone_s = 0, both_s = 0, both_alone_s = 0;
   for (const HostCopySample& sample : profile.host_copies()) {
+    if (sample.bytes() <= 0) continue;
     const std::pair state(sample.up(), sample.down());
-    if (state == std::pair(all, std::int64_t{0})) h2d_s = sample.h2d_s();
-    if (state == std::pair(std::int64_t{0}, all)) d2h_s = sample.d2h_s();
-    if (state == std::pair(std::int64_t{1}, std::int64_t{0})) h2d_alone_s = sample.h2d_s();
-    if (state == std::pair(std::int64_t{0}, std::int64_t{1})) d2h_alone_s = sample.d2h_s();
+    const auto bytes = static_cast<double>(sample.bytes());
+    if (state == std::pair(all, std::int64_t{0})) h2d_s = sample.h2d_s() / bytes;
+    if (state == std::pair(std::int64_t{0}, all)) d2h_s = sample.d2h_s() / bytes;
+    if (state == std::pair(std::int64_t{1}, std::int64_t{0})) h2d_alone_s = sample.h2d_s() / bytes;
+    if (state == std::pair(std::int64_t{0}, std::int64_t{1})) d2h_alone_s = sample.d2h_s() / bytes;
     if (state == std::pair(all, all)) {
       both_s = sample.h2d_s() + sample.d2h_s();
       both_alone_s = BothWaysSeconds(profile, sample.bytes());

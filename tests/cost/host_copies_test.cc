@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "sim/cost/graph_costs.h"
@@ -87,19 +89,56 @@ TEST(HostCopiesTest, HostsOfOtherNumbersOfGpusAreInterpolated) {
     if (sample.up() == 2) sample.set_up(4);
     if (sample.down() == 2) sample.set_down(4);
   }
-  HostCopyRates rates = HostCopyRatesOf(profile, 4);
+  const auto rates_of = [&profile](std::int64_t gpus) {
+    Cluster cluster = profile.measured_on();
+    cluster.mutable_node()->set_gpus(gpus);
+    return HostCopyRatesOf(profile, cluster);
+  };
+  HostCopyRates rates = rates_of(4);
   EXPECT_NEAR(rates.h2d_bytes_per_s[rates.StateOf(1, 2)], 1e6 / 30e-6, 1);  // 25 + 15 / 3.
   EXPECT_NEAR(rates.h2d_bytes_per_s[rates.StateOf(2, 2)], 1e6 / (25e-6 + 15e-6 * 2 / 9 + 25e-6 / 9),
               1);
   // Of eight that copy, half of them is as two of four.
-  const HostCopyRates large = HostCopyRatesOf(profile, 8);
+  const HostCopyRates large = rates_of(8);
   EXPECT_EQ(large.h2d_bytes_per_s[large.StateOf(8, 8)], rates.h2d_bytes_per_s[rates.StateOf(4, 4)]);
   EXPECT_EQ(large.h2d_bytes_per_s[large.StateOf(1, 4)], rates.h2d_bytes_per_s[rates.StateOf(1, 2)]);
   // A state that was not measured limits nobody.
   profile.mutable_host_copies()->RemoveLast();
-  rates = HostCopyRatesOf(profile, 4);
+  rates = rates_of(4);
   EXPECT_EQ(rates.h2d_bytes_per_s[rates.StateOf(4, 4)], HUGE_VAL);
   EXPECT_NEAR(rates.h2d_bytes_per_s[rates.StateOf(1, 4)], 25e9, 1);
+}
+
+// As copies of one GPU do.
+TEST(HostCopiesTest, WhatIfsOfFasterLinksAreFasterInCompany) {
+  Profile profile = Parse(kHostCopies);
+  Pcie* const measured = profile.mutable_measured_on()->mutable_node()->mutable_pcie();
+  measured->set_h2d_bytes_per_s(50e9);
+  measured->set_d2h_bytes_per_s(40e9);
+  Cluster cluster = profile.measured_on();
+  const HostCopyRates as_measured = HostCopyRatesOf(profile, cluster);
+  cluster.mutable_node()->mutable_pcie()->set_h2d_bytes_per_s(100e9);
+  cluster.mutable_node()->mutable_pcie()->set_d2h_bytes_per_s(20e9);
+  const HostCopyRates rates = HostCopyRatesOf(profile, cluster);
+  const std::size_t all = rates.StateOf(2, 2);
+  EXPECT_NEAR(as_measured.h2d_bytes_per_s[all], 20e9, 1);
+  EXPECT_DOUBLE_EQ(rates.h2d_bytes_per_s[all], 2 * as_measured.h2d_bytes_per_s[all]);
+  EXPECT_DOUBLE_EQ(rates.d2h_bytes_per_s[all], as_measured.d2h_bytes_per_s[all] / 2);
+  EXPECT_EQ(rates.h2d_bytes_per_s[rates.StateOf(1, 0)], HUGE_VAL);
+}
+
+// 21 us a MB alone, and 42 for 2 MB of all.
+TEST(HostCopiesTest, SlowdownsAreOfABytesTime) {
+  Profile profile = Parse(kHostCopies);
+  for (HostCopySample& sample : *profile.mutable_host_copies()) {
+    if (sample.up() + sample.down() != 2 || sample.up() == 1) continue;
+    sample.set_bytes(2'000'000);
+    if (sample.up() > 0) sample.set_h2d_s(2 * 21e-6);
+    if (sample.down() > 0) sample.set_d2h_s(3 * 21e-6);
+  }
+  EXPECT_DOUBLE_EQ(SlowdownsOf(profile).h2d, 1);
+  EXPECT_DOUBLE_EQ(SlowdownsOf(profile).d2h, 1.5);
+  EXPECT_DOUBLE_EQ(SlowdownsOf(profile).both, 1.5);
 }
 
 }  // namespace
