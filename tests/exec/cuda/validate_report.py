@@ -37,10 +37,10 @@ def read_options():
     parser.add_argument('--only', default='')
     parser.add_argument('--quick', action='store_true')
     parser.add_argument('--rows', help='numbers of rows, from 0, with commas between them')
-    parser.add_argument('--steps', default='7')
+    parser.add_argument('--steps', type=int, default=7)
     parser.add_argument('--profile-seconds', type=float, default=5, help='of each plan')
     parser.add_argument('--what-if', type=pathlib.Path, help='OUT of a run on one GPU')
-    parser.add_argument('--backend', default='cuda')
+    parser.add_argument('--backend', choices=('cuda', 'cpu'), default='cuda')
     parser.add_argument('--tiny', action='store_true',
                         help='models of four layers and short sequences: a trial of this program')
     options = parser.parse_args()
@@ -48,6 +48,10 @@ def read_options():
     for number in options.rows.split(',') if options.rows else []:
         if not number.isdecimal() or int(number) >= count:
             parser.error(f"--rows holds '{number}', not a number from 0 to {count - 1}")
+    if options.what_if and options.gpus == 1:
+        parser.error('--what-if needs --gpus of several')
+    if not chosen_rows(options):
+        parser.error('no row is left: see --only and --quick')
     return options
 
 
@@ -119,7 +123,7 @@ class ValidateReport(Report):
             row['failed'] = 'validate'
             return
         row.update(values)
-        if self.options.what_if and self.options.gpus > 1:
+        if self.options.what_if:
             what_if(self.options, row, model_file, plan, profile, stem)
         print_row(row)
         self.save()
@@ -158,8 +162,11 @@ def what_if(options, entry, model_file, plan, profile, stem):
     here = profile.read_text()
     link = re.search(r'^    nvlink {\n.*?^    }\n', here, re.MULTILINE | re.DOTALL)
     text = one.read_text() + ''.join(blocks(here, 'collectives') + blocks(here, 'host_copies'))
-    text = re.sub(r'^  node {\n    gpus: 1\n', f'  node {{\n    gpus: {options.gpus}\n'
-                  + (link.group(0) if link else ''), text, flags=re.MULTILINE)
+    text, found = re.subn(r'^  node {\n    gpus: 1\n', f'  node {{\n    gpus: {options.gpus}\n'
+                          + (link.group(0) if link else ''), text, flags=re.MULTILINE)
+    if found != 1:
+        entry['what_if_failed'] = f'{one} is not of one GPU'
+        return
     for field in ('lane_handoff_s', 'meeting_s'):
         if not re.search(f'^{field}:', text, re.MULTILINE):
             text += ''.join(re.findall(f'^{field}: .*\n', here, re.MULTILINE))
