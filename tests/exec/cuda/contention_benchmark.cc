@@ -5,8 +5,8 @@
 //
 // Prints a line for each mixture and number of GPUs: rates of a GPU's copies, of all GPUs' CPU Adam
 // together, and of a collective (bytes of the whole tensor over its time), as means of what ran
-// while all of the mixture did, SECONDS (1) a mixture. Copies go through FOOTPRINT_MIB (512) of
-// memory on each side, a lane and GPU: 64 = the same again and again, as caches hold it.
+// while all of the mixture did, SECONDS (1) a mixture. Copies go through FOOTPRINT_MIB (512; on the
+// CPU 64) of memory on each side, a lane and GPU: 64 = the same again and again, as caches hold it.
 
 #include <google/protobuf/text_format.h>
 
@@ -44,6 +44,8 @@ constexpr std::int64_t kAlignment = 256;
 constexpr int kFirstRepeats = 4;
 constexpr double kIteration_s = 0.2;  // What each part of a mixture runs for.
 constexpr double kWarmUp_s = 0.5;
+// All is in one memory there: a trial of this program.
+constexpr std::int64_t kCpuFootprintMib = 64;
 
 enum Part { kUp, kDown, kAdam, kGather, kReduce, kParts };
 struct Mixture {
@@ -252,8 +254,9 @@ int Main(int argc, char** argv) {
   const std::string backend = argc > 1 ? argv[1] : "";
   const int gpus = argc > 2 ? std::atoi(argv[2]) : 0;
   const double seconds = argc > 3 ? std::atof(argv[3]) : 1;
-  const std::int64_t footprint_mib =
-      argc > 4 ? std::atol(argv[4]) : ProbeGraph::kFootprintBytes >> 20;
+  const std::int64_t footprint_mib = argc > 4           ? std::atol(argv[4])
+                                     : backend == "cpu" ? kCpuFootprintMib
+                                                        : ProbeGraph::kFootprintBytes >> 20;
   if ((backend != "cuda" && backend != "cpu") || gpus < 1 || !(seconds > 0) || footprint_mib < 1 ||
       footprint_mib > 1 << 20) {
     std::fprintf(stderr, "contention_benchmark cuda|cpu N [SECONDS [FOOTPRINT_MIB]]\n");
