@@ -55,7 +55,8 @@ struct GpuMeasureOptions {
   // Of steady load before anything is measured; before other runs less.
   double warm_up_s = 2;
   ProbeSizes sizes = {};
-  std::string data = {};  // As LoweredPlan::data.
+  std::string data = {};               // As LoweredPlan::data.
+  std::int64_t host_memory_bytes = 0;  // 0 = unknown.
   // Called at the begin of each of kGpuPhases phases with what is measured.
   std::function<void(const std::string&)> begin_phase = {};
   PhaseTimes* phase_times = nullptr;  // Adds how long each took.

@@ -13,6 +13,9 @@ namespace twinstep {
 namespace {
 
 constexpr double kProbeShareOfMemory = 0.25;
+// Of a GPU's memory, a lane: layers may take nine tenths (layer_plan.cc), and libraries take some.
+constexpr double kCopiesShareOfGpu = 1.0 / 32;
+constexpr double kCopiesShareOfHost = 1.0 / 8;  // Pinned at once.
 // Operators that take less of their layers' time are not worth a run of these beside copies,
 // beside collectives and after rests: others stand for them there.
 constexpr double kFewTime = 0.05;
@@ -120,6 +123,17 @@ double GpuMeasurement::WarmUpSeconds() const { return kProbesWarmUp * options_.w
 std::int64_t GpuMeasurement::MostProbeBytes() const {
   return static_cast<std::int64_t>(
       kProbeShareOfMemory * static_cast<double>(plans_.front().cluster->gpu().memory_bytes()));
+}
+
+std::int64_t GpuMeasurement::CopyFootprintBytes() const {
+  const auto share = [](double part, std::int64_t bytes) {
+    return bytes > 0 ? static_cast<std::int64_t>(part * static_cast<double>(bytes))
+                     : ProbeGraph::kFootprintBytes;
+  };
+  const auto lanes = static_cast<double>(2 * gpus());
+  return std::min({ProbeGraph::kFootprintBytes,
+                   share(kCopiesShareOfGpu, plans_.front().cluster->gpu().memory_bytes()),
+                   share(kCopiesShareOfHost / lanes, options_.host_memory_bytes)});
 }
 
 RepeatedRunOptions GpuMeasurement::RunOptions(PairRule pairs, int first_gpu) const {

@@ -113,6 +113,9 @@ class GpuMeasurement {
   double WarmUpSeconds() const;
   // Of a GPU's memory, what probes may take at once; 0 = unknown.
   std::int64_t MostProbeBytes() const;
+  // What copies of a lane go through (ProbeGraph::AddCopies): less than kFootprintBytes where GPUs
+  // have no room for two of it beside layers, or the host for those of all GPUs.
+  std::int64_t CopyFootprintBytes() const;
   RepeatedRunOptions RunOptions() const { return RunOptions(options_.pairs); }
   RepeatedRunOptions RunOptions(PairRule pairs, int first_gpu = 0) const;
   ProbeRuns Runs() const;  // Where the first plan's tasks stand.

@@ -1,11 +1,11 @@
 #include "exec/profile/gpu_profile.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "exec/cuda/cuda_options.h"
 #include "exec/profile/build_profile.h"
+#include "exec/profile/gpu_interference.h"
 #include "exec/profile/gpu_samples.h"
 #include "exec/profile/machine.h"
 #include "exec/profile/measure_gpu.h"
@@ -17,59 +17,6 @@
 
 namespace twinstep {
 namespace {
-
-double Ratio(double seconds, double over_s) {
-  return seconds > 0 && over_s > 0 ? RoundMeasured(std::max(1.0, seconds / over_s)) : 0;
-}
-
-// What operators suffer each says itself; the factors, for others, are beside copies those of the
-// operator that suffers most, beside collectives of the one in the middle: some of those times hold
-// what was waited for.
-void SetSlowdownsOfCompute(const Profile& profile, Interference* interference) {
-  double both = 1, h2d = 1, d2h = 1;
-  std::vector<double> collective;
-  for (const OperatorSample& sample : profile.operators()) {
-    if (IsLaunchedWithPartner(FusionOf(sample))) continue;  // No kernel, no slowdown.
-    const double alone_s = sample.median_s();
-    if (sample.beside_collective_s() > 0) {
-      collective.push_back(sample.beside_collective_s() / alone_s);
-    }
-    if (sample.beside_copies_s() <= both * alone_s) continue;
-    both = sample.beside_copies_s() / alone_s;
-    h2d = std::clamp(sample.beside_h2d_s() / alone_s, 1.0, both);
-    d2h = std::clamp(sample.beside_d2h_s() / alone_s, 1.0, both);
-  }
-  interference->set_compute_beside_copy(RoundMeasured(both));
-  interference->set_compute_beside_h2d(RoundMeasured(h2d));
-  interference->set_compute_beside_d2h(RoundMeasured(d2h));
-  if (const double middle = Summarize(std::move(collective)).median; middle > 1) {
-    interference->set_compute_beside_collective(RoundMeasured(middle));
-  }
-}
-
-void SetSlowdownsOfMovements(const Profile& profile, const GpuSamples& samples, Interference* x) {
-  x->set_h2d_beside_compute(Ratio(samples.h2d.beside_compute_s, samples.h2d.alone_s));
-  x->set_d2h_beside_compute(Ratio(samples.d2h.beside_compute_s, samples.d2h.alone_s));
-  x->set_copy_beside_compute(
-      Ratio(samples.h2d_both.beside_compute_s + samples.d2h_both.beside_compute_s,
-            samples.h2d_both.alone_s + samples.d2h_both.alone_s));
-  // CPU Adam was measured beside the layers.
-  const auto beside_host = [](const GpuSamples::CopyTimes& times) {
-    return Ratio(times.beside_host_s, times.beside_compute_s);
-  };
-  x->set_h2d_beside_host(beside_host(samples.h2d));
-  x->set_d2h_beside_host(beside_host(samples.d2h));
-  x->set_h2d_beside_host_and_d2h(beside_host(samples.h2d_both));
-  x->set_d2h_beside_host_and_h2d(beside_host(samples.d2h_both));
-  std::vector<double> collectives;
-  for (const CollectiveSample& sample : profile.collectives()) {
-    const double slowdown = Ratio(sample.beside_compute_s(), sample.median_s());
-    if (slowdown > 0) collectives.push_back(slowdown);
-  }
-  if (!collectives.empty()) {
-    x->set_collective_beside_compute(RoundMeasured(Summarize(collectives).mean));
-  }
-}
 
 // A member's bytes over its link in the best of what was measured, and the shortest time.
 void DescribePeers(const Profile& profile, NvLink* link) {
@@ -166,6 +113,7 @@ Result<Profile> MeasureGpuProfile(const ProfileInput& input, const MakeBackend& 
        .warm_up_s = sizes.warm_up_s,
        .sizes = sizes,
        .data = input.data,
+       .host_memory_bytes = ReadMachine().memory_bytes,
        .begin_phase = [progress](const std::string& what) { progress->Step(what); },
        .phase_times = times});
   if (!measured.ok()) return measured.error();
@@ -184,9 +132,7 @@ Result<Profile> MeasureGpuProfile(const ProfileInput& input, const MakeBackend& 
   profile.set_host_adam_params_per_s_beside_d2h(RoundMeasured(samples.host_adam_params_per_s[2]));
   profile.set_host_adam_params_per_s_beside_copies(
       RoundMeasured(samples.host_adam_params_per_s[3]));
-  Interference* const interference = profile.mutable_interference();
-  SetSlowdownsOfCompute(profile, interference);
-  SetSlowdownsOfMovements(profile, samples, interference);
+  *profile.mutable_interference() = InterferenceOf(profile, samples);
   if (samples.clocks.boost_s > 0) {
     profile.mutable_clocks()->set_boost_s(RoundMeasured(samples.clocks.boost_s));
     profile.mutable_clocks()->set_boost_per_rest_s(RoundMeasured(samples.clocks.boost_per_rest_s));

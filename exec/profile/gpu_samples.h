@@ -36,6 +36,7 @@ struct GpuSamples {
   // measured.
   struct CopyTimes {
     double alone_s = 0, beside_compute_s = 0, beside_host_s = 0;
+    std::uint32_t gpus_beside_compute = 0;  // That copied so, each beside layers of its own.
   };
   CopyTimes h2d, d2h;                               // The other direction idle,
   CopyTimes h2d_both, d2h_both;                     // and not.

@@ -14,8 +14,8 @@
 namespace twinstep {
 namespace {
 
-// Pinned memory takes long to make: so much of it at once.
-constexpr std::int64_t kMostPinnedBytes = std::int64_t{2} << 30;
+// Pinned memory takes long to make: so much of it at once, 2 GiB where there is room.
+constexpr std::int64_t kMostPinnedFootprints = 4;
 
 Primitive CopyPrimitive(bool h2d, std::int64_t bytes) {
   OpShape shape{.op = h2d ? OpCode::kCopyH2D : OpCode::kCopyD2H, .dtype = Dtype::kUint8};
@@ -44,7 +44,7 @@ std::set<std::int64_t> CopySizes(const GpuMeasurement& gpu, bool h2d) {
 Status MeasureBothWays(GpuMeasurement* gpu) {
   ProbeGraph both;
   for (const bool h2d : {true, false}) {
-    both.AddCopies(h2d, gpu->sizes().beside_bytes, 4 * kProbeRepeats);
+    both.AddCopies(h2d, gpu->sizes().beside_bytes, 4 * kProbeRepeats, gpu->CopyFootprintBytes());
   }
   Means both_ways;
   const Status done =
@@ -67,10 +67,11 @@ Status MeasureHostCopies(GpuMeasurement* gpu, std::uint32_t up, std::uint32_t do
   const std::uint32_t first_down = up == 1 && down == 1 ? 1 : 0;
   ProbeGraph probes(std::max(up, first_down + down));
   for (std::uint32_t rank = 0; rank < up; ++rank) {
-    probes.AddCopiesOf(rank, /*h2d=*/true, bytes, 4 * kProbeRepeats);
+    probes.AddCopiesOf(rank, /*h2d=*/true, bytes, 4 * kProbeRepeats, gpu->CopyFootprintBytes());
   }
   for (std::uint32_t rank = 0; rank < down; ++rank) {
-    probes.AddCopiesOf(first_down + rank, /*h2d=*/false, bytes, 4 * kProbeRepeats);
+    probes.AddCopiesOf(first_down + rank, /*h2d=*/false, bytes, 4 * kProbeRepeats,
+                       gpu->CopyFootprintBytes());
   }
   Means means;
   const Status done = gpu->Runs().MeasureTogether(std::move(probes), seconds, &means);
@@ -103,19 +104,21 @@ Status MeasureCopiesOfAll(GpuMeasurement* gpu) {
 
 Status MeasureCopies(GpuMeasurement* gpu) {
   gpu->BeginPhase("copies");
+  const std::int64_t footprint = gpu->CopyFootprintBytes();
+  const std::int64_t most_pinned = kMostPinnedFootprints * footprint;
   for (const bool h2d : {true, false}) {
     ProbeGraph probes;
     std::int64_t pinned = 0;
     for (const std::int64_t bytes : CopySizes(*gpu, h2d)) {
-      const std::int64_t more = ProbeGraph::PinnedBytes(bytes, kProbeRepeats);
-      if (pinned > 0 && pinned + more > kMostPinnedBytes) {
+      const std::int64_t more = ProbeGraph::PinnedBytes(bytes, kProbeRepeats, footprint);
+      if (pinned > 0 && pinned + more > most_pinned) {
         const Status done =
             gpu->MeasureAlone(std::exchange(probes, ProbeGraph()), kCopiesShare / 4);
         if (!done.ok()) return done;
         pinned = 0;
       }
       pinned += more;
-      probes.AddCopies(h2d, bytes, kProbeRepeats);
+      probes.AddCopies(h2d, bytes, kProbeRepeats, footprint);
     }
     const Status done = gpu->MeasureAlone(std::move(probes), kCopiesShare / 4);
     if (!done.ok()) return done;
@@ -150,7 +153,7 @@ TaskGraph CopiesBeside(const GpuMeasurement& gpu, std::uint32_t ranks, bool h2d,
   for (const bool up : {true, false}) {
     if (up ? h2d : d2h) {
       copies.AddCopies(up, gpu.sizes().beside_bytes,
-                       CopiesIn(seconds, rate, gpu.sizes().beside_bytes));
+                       CopiesIn(seconds, rate, gpu.sizes().beside_bytes), gpu.CopyFootprintBytes());
     }
   }
   return std::move(copies).Finish();
@@ -183,11 +186,13 @@ Status MeasureLayersBesideCopies(GpuMeasurement* gpu) {
         }
         const bool up = primitive.shape.op == OpCode::kCopyH2D;
         const double median = Summarize(times).median;
-        if (h2d && d2h) {
-          (up ? gpu->samples().h2d_both : gpu->samples().d2h_both).beside_compute_s = median;
-        } else {
-          (up ? gpu->samples().h2d : gpu->samples().d2h).beside_compute_s = median;
-        }
+        GpuSamples& samples = gpu->samples();
+        GpuSamples::CopyTimes& both = up ? samples.h2d_both : samples.d2h_both;
+        GpuSamples::CopyTimes& copies = h2d && d2h ? both : up ? samples.h2d : samples.d2h;
+        // Of the layers that most GPUs have.
+        if (layers.ranks() < copies.gpus_beside_compute) continue;
+        copies.beside_compute_s = median;
+        copies.gpus_beside_compute = layers.ranks();
       }
     }
   }

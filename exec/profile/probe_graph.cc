@@ -48,7 +48,7 @@ Task GroupTask(OpCode op, std::uint32_t rank) {
 
 // So many places are copied in turn.
 int Places(std::int64_t bytes, int times, std::int64_t footprint_bytes) {
-  const std::int64_t all = (footprint_bytes + bytes - 1) / bytes;
+  const std::int64_t all = bytes > 0 ? (footprint_bytes + bytes - 1) / bytes : 1;
   return static_cast<int>(std::clamp<std::int64_t>(all, 1, std::max(1, times)));
 }
 
@@ -206,8 +206,8 @@ void ProbeGraph::AddCopiesOf(std::uint32_t rank, bool h2d, std::int64_t bytes, i
   AddRepeated(rank, std::span(copies).first(static_cast<std::size_t>(times % places)), 1);
 }
 
-std::int64_t ProbeGraph::PinnedBytes(std::int64_t bytes, int times) {
-  return bytes * Places(bytes, times, kFootprintBytes);
+std::int64_t ProbeGraph::PinnedBytes(std::int64_t bytes, int times, std::int64_t footprint_bytes) {
+  return bytes * Places(bytes, times, footprint_bytes);
 }
 
 void ProbeGraph::AddMeetings(std::vector<std::vector<Repeated>> operations, int times) {

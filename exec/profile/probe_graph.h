@@ -49,7 +49,8 @@ class ProbeGraph {
   void AddCopiesOf(std::uint32_t rank, bool h2d, std::int64_t bytes, int times,
                    std::int64_t footprint_bytes = kFootprintBytes);
   // How many bytes of pinned memory that takes on a rank.
-  static std::int64_t PinnedBytes(std::int64_t bytes, int times);
+  static std::int64_t PinnedBytes(std::int64_t bytes, int times,
+                                  std::int64_t footprint_bytes = kFootprintBytes);
 
   // What a rendezvous of another graph does, `members` in the order of its group, on ranks 0, 1,
   // ... and buffers of their own of the same sizes.

@@ -99,6 +99,8 @@ TEST(ProbeGraph, CopiesGoThroughTheirFootprintInTurn) {
   EXPECT_EQ(PlacesOf(100, 3, 1), (Places{0, 0, 0}));
   EXPECT_EQ(PlacesOf(100, 0, 300), Places{});
   EXPECT_EQ(ProbeGraph::PinnedBytes(100, 5), 500);
+  EXPECT_EQ(ProbeGraph::PinnedBytes(100, 5, 300), 300);
+  EXPECT_EQ(ProbeGraph::PinnedBytes(0, 5), 0);
   EXPECT_EQ(ProbeGraph::PinnedBytes(std::int64_t{256} << 20, 5), std::int64_t{512} << 20);
 }
 
