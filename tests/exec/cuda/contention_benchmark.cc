@@ -11,14 +11,16 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <numeric>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -250,15 +252,24 @@ class Contention {
   TaskGraph layer_;
 };
 
+// Whether all of a word is such a number in these limits.
+template <typename Number>
+bool ReadNumber(const char* word, Number least, Number most, Number* number) {
+  const char* const end = word + std::strlen(word);
+  const auto [stop, error] = std::from_chars(word, end, *number);
+  return error == std::errc() && stop == end && *number >= least && *number <= most;
+}
+
 int Main(int argc, char** argv) {
   const std::string backend = argc > 1 ? argv[1] : "";
-  const int gpus = argc > 2 ? std::atoi(argv[2]) : 0;
-  const double seconds = argc > 3 ? std::atof(argv[3]) : 1;
-  const std::int64_t footprint_mib = argc > 4           ? std::atol(argv[4])
-                                     : backend == "cpu" ? kCpuFootprintMib
-                                                        : ProbeGraph::kFootprintBytes >> 20;
-  if ((backend != "cuda" && backend != "cpu") || gpus < 1 || !(seconds > 0) || footprint_mib < 1 ||
-      footprint_mib > 1 << 20) {
+  int gpus = 0;
+  double seconds = 1;
+  std::int64_t footprint_mib =
+      backend == "cpu" ? kCpuFootprintMib : ProbeGraph::kFootprintBytes >> 20;
+  if ((backend != "cuda" && backend != "cpu") || argc < 3 || argc > 5 ||
+      !ReadNumber(argv[2], 1, 1024, &gpus) ||
+      (argc > 3 && !ReadNumber(argv[3], 1e-3, 1e4, &seconds)) ||
+      (argc > 4 && !ReadNumber<std::int64_t>(argv[4], 1, 1 << 20, &footprint_mib))) {
     std::fprintf(stderr, "contention_benchmark cuda|cpu N [SECONDS [FOOTPRINT_MIB]]\n");
     return 2;
   }
