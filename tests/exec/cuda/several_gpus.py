@@ -297,10 +297,12 @@ def main():
     for part in parts:
         if part not in PARTS:
             parser.error(f"--parts holds '{part}', which is none of {', '.join(PARTS)}")
+    if options.backend == 'none':
+        parts = [part for part in parts if part not in ('contention', 'losses')]
+        if not parts:
+            parser.error('--backend none has nothing to run of --parts ' + options.parts)
     report = SeveralGpus(options)
     for part in parts:
-        if part in ('contention', 'losses') and options.backend == 'none':
-            continue
         getattr(report, part)()
     print_table(report.rows, options.backend)
     return report.exit_status()
