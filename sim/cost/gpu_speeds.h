@@ -12,8 +12,9 @@
 namespace twinstep {
 
 // Whether rank r computes as the r-th GPU of the machine that was measured: where the training puts
-// it (exec/cuda/placement.h), if it has one node and no more GPUs than were measured. Other
-// clusters are what-ifs, whose GPUs are all like the mean of those. `profile` may be null.
+// it (exec/cuda/placement.h), if it has one node of GPUs of that name, and no more of them than
+// were measured. Other clusters are what-ifs, whose GPUs are all like the mean of those. `profile`
+// may be null.
 bool HasGpuSpeeds(const Profile* profile, const Cluster& cluster, std::int64_t ranks);
 
 // The same, of several ranks: none stands for others, and the graph must not be folded.

@@ -91,7 +91,9 @@ TEST(GpuSpeedsTest, WhatIfsTakeTheMean) {
   const Profile profile = TwoGpus();
   Cluster two_nodes = Gpus(1);
   two_nodes.set_nodes(2);
-  for (const Cluster& cluster : {Gpus(4), two_nodes}) {
+  Cluster of_others = Gpus(2);
+  of_others.mutable_gpu()->set_name("another GPU");
+  for (const Cluster& cluster : {Gpus(4), two_nodes, of_others}) {
     EXPECT_FALSE(HasGpuSpeeds(&profile, cluster, 2));
     CostGraph graph(2);
     const TaskId products[] = {graph.Compute(0, Product()), graph.Compute(1, Product())};
