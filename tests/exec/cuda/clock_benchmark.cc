@@ -13,7 +13,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
@@ -30,6 +29,7 @@
 #include "model_zoo/model.pb.h"
 #include "sim/plan/plan.pb.h"
 #include "sim/plan/resolved_plan.h"
+#include "sim/textproto/quantity.h"
 #include "sim/textproto/text_file.h"
 #include "tests/exec/cuda/value_or_die.h"
 
@@ -152,12 +152,13 @@ class ClockBenchmark {
 
 int Main(int argc, char** argv) {
   const std::string backend = argc > 1 ? argv[1] : "";
-  const std::int64_t micro_batch = argc > 3 ? std::atol(argv[3]) : 0;
-  const double seconds = argc > 4 ? std::atof(argv[4]) : 2;
-  if ((backend != "cuda" && backend != "cpu") || micro_batch < 1 || !(seconds > 0)) {
+  if ((backend != "cuda" && backend != "cpu") || argc < 4 || argc > 5) {
     std::fprintf(stderr, "clock_benchmark cuda|cpu MODEL.textproto MICRO_BATCH [SECONDS]\n");
     return 2;
   }
+  const auto micro_batch =
+      WithinOrDie<std::int64_t>(ParseInteger(argv[3]), "MICRO_BATCH", 1, 1 << 20);
+  const double seconds = argc > 4 ? WithinOrDie<double>(ParseReal(argv[4]), "SECONDS", 0.1, 60) : 2;
   const Model model = ValueOrDie(ParseTextFile<Model>(argv[2]));
   ClockBenchmark(backend == "cuda", model, micro_batch, seconds).Run();
   return 0;

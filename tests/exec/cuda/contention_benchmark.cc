@@ -11,16 +11,13 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <numeric>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -36,6 +33,7 @@
 #include "sim/lower/lower.h"
 #include "sim/plan/plan.pb.h"
 #include "sim/plan/resolved_plan.h"
+#include "sim/textproto/quantity.h"
 #include "tests/exec/cuda/value_or_die.h"
 
 namespace twinstep {
@@ -252,29 +250,22 @@ class Contention {
   TaskGraph layer_;
 };
 
-// Whether all of a word is such a number in these limits.
-template <typename Number>
-bool ReadNumber(const char* word, Number least, Number most, Number* number) {
-  const char* const end = word + std::strlen(word);
-  const auto [stop, error] = std::from_chars(word, end, *number);
-  return error == std::errc() && stop == end && *number >= least && *number <= most;
-}
-
 int Main(int argc, char** argv) {
   const std::string backend = argc > 1 ? argv[1] : "";
-  int gpus = 0;
-  double seconds = 1;
-  std::int64_t footprint_mib =
-      backend == "cpu" ? kCpuFootprintMib : ProbeGraph::kFootprintBytes >> 20;
-  if ((backend != "cuda" && backend != "cpu") || argc < 3 || argc > 5 ||
-      !ReadNumber(argv[2], 1, 1024, &gpus) ||
-      (argc > 3 && !ReadNumber(argv[3], 1e-3, 1e4, &seconds)) ||
-      (argc > 4 && !ReadNumber<std::int64_t>(argv[4], 1, 1 << 20, &footprint_mib))) {
+  if ((backend != "cuda" && backend != "cpu") || argc < 3 || argc > 5) {
     std::fprintf(stderr, "contention_benchmark cuda|cpu N [SECONDS [FOOTPRINT_MIB]]\n");
     return 2;
   }
+  const auto gpus = WithinOrDie<std::int64_t>(ParseInteger(argv[2]), "N", 1, 1024);
+  const double seconds =
+      argc > 3 ? WithinOrDie<double>(ParseReal(argv[3]), "SECONDS", 1e-3, 1e4) : 1;
+  const std::int64_t usual_mib =
+      backend == "cpu" ? kCpuFootprintMib : ProbeGraph::kFootprintBytes >> 20;
+  const std::int64_t footprint_mib =
+      argc > 4 ? WithinOrDie<std::int64_t>(ParseInteger(argv[4]), "FOOTPRINT_MIB", 1, 1 << 20)
+               : usual_mib;
   Contention contention(backend == "cuda", seconds, footprint_mib << 20);
-  for (int n = 1; n < gpus; n *= 2) contention.Run(static_cast<std::uint32_t>(n));
+  for (std::int64_t n = 1; n < gpus; n *= 2) contention.Run(static_cast<std::uint32_t>(n));
   contention.Run(static_cast<std::uint32_t>(gpus));
   return 0;
 }

@@ -14,7 +14,6 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
@@ -35,6 +34,7 @@
 #include "sim/lower/lower.h"
 #include "sim/plan/plan.pb.h"
 #include "sim/plan/resolved_plan.h"
+#include "sim/textproto/quantity.h"
 #include "sim/textproto/text_file.h"
 #include "tests/exec/cuda/has_gpu.h"
 #include "tests/exec/cuda/host_traffic.h"
@@ -65,10 +65,11 @@ Setup MakeSetup(int argc, char** argv) {
   Setup setup;
   setup.model = ValueOrDie(ParseTextFile<Model>(argv[1]));
   Plan plan = ValueOrDie(ParseText<Plan>(argc > 6 ? argv[6] : "", "PLAN")).message;
-  plan.set_micro_batch(std::atol(argv[2]));
-  plan.set_global_batch(std::atol(argv[3]));
-  plan.set_sequence_length(std::atol(argv[4]));
-  setup.steps = std::atoi(argv[5]);
+  plan.set_micro_batch(ValueOrDie(ParseInteger(argv[2])));
+  plan.set_global_batch(ValueOrDie(ParseInteger(argv[3])));
+  plan.set_sequence_length(ValueOrDie(ParseInteger(argv[4])));
+  setup.steps =
+      static_cast<int>(WithinOrDie<std::int64_t>(ParseInteger(argv[5]), "STEPS", 1, 1 << 20));
   for (int i = 7; i < argc; ++i) {
     const std::string word = argv[i];
     if (word == "train") setup.only_train = true;
