@@ -1,7 +1,10 @@
 #include "exec/profile/layer_copies.h"
 
 #include <algorithm>
+#include <system_error>
 #include <thread>
+
+#include "sim/str_cat.h"
 
 namespace twinstep {
 
@@ -31,8 +34,15 @@ Status LayerCopies::OnEach(const std::function<Status(std::size_t copy, Repeated
   std::vector<Status> done(runs_.size(), Unit{});
   {
     std::vector<std::jthread> threads;
-    for (std::size_t i = 1; i < runs_.size(); ++i) {
-      threads.emplace_back([&, i] { done[i] = work(i, runs_[i].get()); });
+    try {
+      for (std::size_t i = 1; i < runs_.size(); ++i) {
+        threads.emplace_back([&, i] { done[i] = work(i, runs_[i].get()); });
+      }
+    } catch (const std::system_error& error) {
+      // Fewer at once would measure GPUs that others leave the power to.
+      return Error{.code = ExitCode::kNo,
+                   .message = StrCat("a thread for each of ", runs_.size(),
+                                     " copies of the layers: ", error.what())};
     }
     done[0] = work(0, runs_[0].get());
   }

@@ -30,7 +30,8 @@ class LayerCopies {
 
   // One after the other: what backends know of operators they share.
   Status Start();
-  // Calls `work` for all copies at once, from a thread each. The first copy's error, if any.
+  // Calls `work` for all copies at once, from a thread each. The first copy's error, if any; kNo
+  // where the system starts no such threads.
   Status OnEach(const std::function<Status(std::size_t copy, RepeatedRun* run)>& work);
 
   std::size_t size() const { return runs_.size(); }

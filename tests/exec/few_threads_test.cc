@@ -17,7 +17,11 @@
 #include "exec/cpu/lane_scheduler.h"
 #include "exec/cuda/host_worker.h"
 #include "exec/cuda/late_lanes.h"
+#include "exec/profile/layer_copies.h"
+#include "exec/profile/plan_run.h"
 #include "sim/parallel.h"
+#include "tests/exec/runtime/small_models.h"
+#include "tests/exec/runtime/training_run.h"
 
 namespace {
 
@@ -59,6 +63,23 @@ TEST_F(FewThreadsTest, ParallelForDoesAll) {
   std::array<int, 100> calls{};
   loop.Run(100, [&calls](std::int64_t i) { ++calls[static_cast<std::size_t>(i)]; });
   EXPECT_TRUE(std::ranges::all_of(calls, [](int n) { return n == 1; }));
+}
+
+// Fewer at once would not be measured as a training loads the GPUs.
+TEST_F(FewThreadsTest, LayerCopiesSaySo) {
+  const Model model = SmallModel("llama", FP32);
+  const LoweredPlan layers =
+      LowerForRun(model, SmallCluster(), ResolveOrDie(model, SmallPlan(1, 1, 1, 1))).value();
+  LayerCopies copies(layers, /*gpus=*/3, [](int) { return RepeatedRunOptions(); });
+  std::atomic<int> calls = 0;
+  const Status done = copies.OnEach([&calls](std::size_t, RepeatedRun*) -> Status {
+    ++calls;
+    return Unit{};
+  });
+  ASSERT_FALSE(done.ok());
+  EXPECT_EQ(done.error().code, ExitCode::kNo);
+  EXPECT_EQ(done.error().message.find("a thread for each of 3 copies of the layers: "), 0U);
+  EXPECT_EQ(calls, 1);  // The one that had a thread; the first copy's own would come last.
 }
 
 class IdleWorker : public LaneWorker {
