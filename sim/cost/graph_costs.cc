@@ -142,17 +142,14 @@ class CostBuilder {
     adam_is_measured_ = profile != nullptr && profile->gpu_adam_params_per_s() > 0;
     if (profile != nullptr) rule_ = PairRuleOf(*profile);
     const auto ranks = static_cast<std::int64_t>(graph.rank_class.size());
-    has_gpu_speeds_ =
-        !(cluster.node().workers().threads() > 0) && HasGpuSpeeds(profile, cluster, ranks);
+    out_.workers = WorkersOf(cluster, profile);
+    has_gpu_speeds_ = !HasWorkers() && HasGpuSpeeds(profile, cluster, ranks);
     if (profile != nullptr) dispatch_s_ = std::max(0.0, profile->dispatch_s());
     slowest_ = 1 + std::max(0.0, cluster.compute_jitter()) * ExpectedMaximum(gpus);
     out_.interference = FactorsOf(cluster, profile);
-    if (profile != nullptr && !(cluster.node().workers().threads() > 0)) {
+    if (profile != nullptr && !HasWorkers()) {
       out_.hosts = static_cast<std::uint32_t>(graph.ranks.size());
       out_.host_copies = HostCopyRatesOf(*profile, cluster);
-    }
-    out_.workers = WorkersOf(cluster, profile);
-    if (profile != nullptr && !HasWorkers()) {
       out_.clocks = {.boost_ps = ToPicoseconds(profile->clocks().boost_s()),
                      .boost_per_rest = profile->clocks().boost_per_rest_s(),
                      .left_ps = {}};

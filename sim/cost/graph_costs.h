@@ -66,6 +66,7 @@ struct Flow {
 // carries. (As if a GPU had only so many reads of the host's memory under way, whose answers come
 // the later the more is written there, while writes need no answers.)
 struct HostCopyRates {
+  static constexpr std::uint32_t kMostGpus = 1024;
   std::uint32_t gpus = 0;  // More count as so many. 0 = no limits.
   // By up * (gpus + 1) + down; infinite = no limit.
   std::vector<double> h2d_bytes_per_s, d2h_bytes_per_s;

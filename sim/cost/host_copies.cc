@@ -9,8 +9,6 @@
 namespace twinstep {
 namespace {
 
-constexpr std::int64_t kMostGpus = 1024;
-
 // Seconds a byte of one direction, by GPUs that copy up and down.
 class ByteTimes {
  public:
@@ -124,7 +122,7 @@ HostCopyRates HostCopyRatesOf(const Profile& profile, const Cluster& cluster) {
   const std::int64_t gpus = cluster.node().gpus();
   if (profile.host_copies().empty() || gpus < 2) return rates;
   const Pcie &pcie = cluster.node().pcie(), &measured = profile.measured_on().node().pcie();
-  rates.gpus = static_cast<std::uint32_t>(std::min(gpus, kMostGpus));
+  rates.gpus = static_cast<std::uint32_t>(std::min<std::int64_t>(gpus, HostCopyRates::kMostGpus));
   rates.h2d_bytes_per_s = RatesOf(profile, /*h2d=*/true, rates.gpus,
                                   Faster(pcie.h2d_bytes_per_s(), measured.h2d_bytes_per_s()));
   rates.d2h_bytes_per_s = RatesOf(profile, /*h2d=*/false, rates.gpus,

@@ -311,7 +311,7 @@ MeasuredOperators::Estimate MeasuredOperators::Find(const OpShape& whole_shape, 
     Estimate exact{.seconds = changed ? sample.seconds * now / then : sample.seconds,
                    .extrapolated = changed || of_other_part || sample.of_other_part};
     AddSlowdowns(sample.correction, &exact);
-    if (!on_host && !IsLaunchedWithPartner(fusion)) AddTail(shape, &exact);
+    AddTail(shape, on_host, fusion, &exact);
     return exact;
   }
   bool inside = true;
@@ -322,11 +322,13 @@ MeasuredOperators::Estimate MeasuredOperators::Find(const OpShape& whole_shape, 
   Estimate estimate{.seconds = now * std::exp(correction.factor),
                     .extrapolated = changed || !inside || of_other_part};
   AddSlowdowns(correction, &estimate);
-  if (!on_host && !IsLaunchedWithPartner(fusion)) AddTail(shape, &estimate);
+  AddTail(shape, on_host, fusion, &estimate);
   return estimate;
 }
 
-void MeasuredOperators::AddTail(const OpShape& shape, Estimate* estimate) const {
+void MeasuredOperators::AddTail(const OpShape& shape, bool on_host, Fusion fusion,
+                                Estimate* estimate) const {
+  if (on_host || IsLaunchedWithPartner(fusion)) return;
   const auto tail = tail_s_.find({Name(shape.op), Name(shape.dtype)});
   if (estimate->lets_in > 0 || tail == tail_s_.end() || !(estimate->seconds > 0)) return;
   estimate->lets_in = std::clamp(1 - tail->second / estimate->seconds, kLeastLetsIn, 1.0);

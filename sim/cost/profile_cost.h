@@ -106,7 +106,7 @@ class MeasuredOperators {
   static void AddSlowdowns(const Correction& correction, Estimate* estimate);
   static void AddSlowness(double weight, const Correction& of_sample, Correction* sum);
   static Correction Interpolate(const Table& table, const Sizes& sizes);
-  void AddTail(const OpShape& shape, Estimate* estimate) const;
+  void AddTail(const OpShape& shape, bool on_host, Fusion fusion, Estimate* estimate) const;
   Estimate Find(const OpShape& shape, bool on_host, Fusion fusion) const;
 
   const OperatorRoofline now_, then_;

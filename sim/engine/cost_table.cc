@@ -14,7 +14,7 @@ namespace {
 
 // Sums of rates that differ from a capacity by less than this fill it exactly.
 constexpr double kRounding = 1e-12;
-constexpr std::uint32_t kMostHostGpus = 1024;
+constexpr std::uint32_t kMostHostGpus = HostCopyRates::kMostGpus;
 
 bool IsFactor(double factor) { return factor == 0 || (factor > 1e-6 && factor < 1e6); }
 
