@@ -1,6 +1,7 @@
 #include "validate/step_spread_report.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "sim/report/text_table.h"
 #include "sim/str_cat.h"

@@ -50,6 +50,24 @@ class CollectiveOverlapTest : public testing::Test {
   struct Span {
     double start_us = 0, end_us = 0;
   };
+  // Four iterations of two ranks, each a collective and three operators. The collective begins
+  // while operators run until 100 and, on rank 1, until `until`; it takes 40 from `early` before
+  // both have ended, while the operators that come next stand still.
+  static std::vector<std::vector<Span>> Waiting(double early) {
+    const auto iteration = [early](double begin, double until) {
+      const double from = std::max(100.0, until), end = from + 40 - early;
+      return std::vector<Span>{{begin, end},
+                               {0, 100},
+                               {100, end + 100 - (from - 100)},
+                               {300, 400},
+                               {begin, end},
+                               {until - 100, until},
+                               {until, end + 100 - (from - until)},
+                               {300, 400}};
+    };
+    return {iteration(10, 100), iteration(50, 100), iteration(90, 100), iteration(20, 120)};
+  }
+
   // Of each rank the meetings, then the operators.
   CollectiveOverlap::Times Of(const std::vector<std::vector<Span>>& iterations,
                               const std::map<Primitive, double>& alone_s = {}) const {
@@ -85,23 +103,9 @@ TEST_F(CollectiveOverlapTest, AloneAreThoseThatLapOverLittle) {
   EXPECT_THAT(times.slowdowns, IsEmpty());
 }
 
-// It begins while operators run until 100 and, on rank 1, until `until`, and takes 40 once both
-// have ended, while the operators that come next stand still.
 TEST_F(CollectiveOverlapTest, WhatWaitsForOperatorsIsCountedFromTheirEnd) {
   Make(/*operators=*/3, /*meetings=*/1);
-  const auto iteration = [](double begin, double until) {
-    const double from = std::max(100.0, until), end = from + 40;
-    return std::vector<Span>{{begin, end},
-                             {0, 100},
-                             {100, end + 100 - (from - 100)},
-                             {300, 400},
-                             {begin, end},
-                             {until - 100, until},
-                             {until, end + 100 - (from - until)},
-                             {300, 400}};
-  };
-  const CollectiveOverlap::Times times =
-      Of({iteration(10, 100), iteration(50, 100), iteration(90, 100), iteration(20, 120)});
+  const CollectiveOverlap::Times times = Of(Waiting(/*early=*/0));
   ASSERT_TRUE(times.company.contains(sum_));
   EXPECT_TRUE(times.company.at(sum_).waits);
   EXPECT_NEAR(times.company.at(sum_).takes, 1, 1e-9);
@@ -112,24 +116,11 @@ TEST_F(CollectiveOverlapTest, WhatWaitsForOperatorsIsCountedFromTheirEnd) {
   EXPECT_THAT(times.slowdowns, IsEmpty());
 }
 
-// As above, but begins `early` before the operators have ended, in what their last blocks leave.
+// It begins before the operators have ended, in what their last blocks leave.
 TEST_F(CollectiveOverlapTest, OperatorsLetInBeforeTheyEnd) {
   Make(/*operators=*/3, /*meetings=*/1);
   const auto lets_in_s = [this](double early, const std::map<Primitive, double>& alone_s) {
-    const auto iteration = [early](double begin, double until) {
-      const double from = std::max(100.0, until), end = from + 40 - early;
-      return std::vector<Span>{{begin, end},
-                               {0, 100},
-                               {100, end + 100 - (from - 100)},
-                               {300, 400},
-                               {begin, end},
-                               {until - 100, until},
-                               {until, end + 100 - (from - until)},
-                               {300, 400}};
-    };
-    return Of({iteration(10, 100), iteration(50, 100), iteration(90, 100), iteration(20, 120)},
-              alone_s)
-        .lets_in_s;
+    return Of(Waiting(early), alone_s).lets_in_s;
   };
   EXPECT_THAT(lets_in_s(15, {{sum_, 40e-6}}).at(product_), Us(85));
   EXPECT_THAT(lets_in_s(0, {{sum_, 40e-6}}).at(product_), Us(100));
