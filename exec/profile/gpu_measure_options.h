@@ -28,8 +28,8 @@ struct GpuPlan {
 
 // What machine constants are measured on, and how long the machine warms up.
 struct ProbeSizes {
-  double warm_up_s = 2;  // Of steady load, so that clocks are those of a training.
-  double layers_s = 1;   // Of an iteration of the layers, at most; else as long as the model's.
+  double warm_up_s = 2;   // Of steady load, so that clocks are those of a training.
+  double layers_s = 0.5;  // Of an iteration of the layers, at most; else as long as the model's.
   // Between two iterations that are looked at (RepeatedRunOptions).
   double pause_s = 0.1;
   // Copies that run beside operators; large ones, as chunks and activations are.
@@ -41,6 +41,8 @@ struct ProbeSizes {
   int launches = 2000;  // Of a tiny kernel.
   // Collectives and messages besides the plan's own.
   std::vector<std::int64_t> collective_bytes = {64 << 10, 1 << 20, 16 << 20, 128 << 20, 512 << 20};
+  // Updated by the host's Adam, about: far beyond its caches.
+  std::int64_t adam_elements = std::int64_t{1} << 28;
   double least_adam_params_per_s = 2e9;  // Of the host; slower ones are seen less often.
   ClockOptions clocks = {};
 };

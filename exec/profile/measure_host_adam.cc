@@ -21,29 +21,33 @@ namespace {
 
 // Copies run for so many times what the updates take.
 constexpr double kCopyMargin = 3;
-// Far beyond caches; of large updates fewer.
-constexpr std::int64_t kMostElements = std::int64_t{1} << 28;
 constexpr int kFewestUpdates = 3;  // The first is not counted.
 
-// The largest update that is not too large, of the first plan that has one.
 struct AdamTask {
   const TaskGraph* graph = nullptr;
   TaskId id = kNone;
   std::int64_t elements = 0;
 };
 
+// The largest update of not too many elements, of the first plan that has one; else, as where each
+// chunk is a large layer, the smallest that there is.
 std::optional<AdamTask> FindAdam(const GpuMeasurement& gpu) {
-  AdamTask largest;
+  std::optional<AdamTask> smallest;
   for (const TaskGraph& whole : gpu.wholes()) {
+    std::optional<AdamTask> largest;
     for (TaskId id = 0; id < whole.TaskCount(); ++id) {
       const OpShape& shape = whole.shapes[whole.tasks[id].shape];
-      if (shape.op != OpCode::kAdam || shape.dims[0] > kMostElements) continue;
-      if (shape.dims[0] <= largest.elements) continue;
-      largest = {.graph = &whole, .id = id, .elements = shape.dims[0]};
+      if (shape.op != OpCode::kAdam || shape.dims[0] == 0) continue;
+      const AdamTask adam{.graph = &whole, .id = id, .elements = shape.dims[0]};
+      if (adam.elements > gpu.sizes().adam_elements) {
+        if (!smallest || adam.elements < smallest->elements) smallest = adam;
+      } else if (!largest || adam.elements > largest->elements) {
+        largest = adam;
+      }
     }
-    if (largest.graph != nullptr) return largest;
+    if (largest.has_value()) return largest;
   }
-  return std::nullopt;
+  return smallest;
 }
 
 }  // namespace
@@ -56,8 +60,9 @@ Status MeasureHostAdam(GpuMeasurement* gpu) {
   const GpuMeasurement::Layers& layers =
       *std::ranges::max_element(gpu->layers(), {}, &GpuMeasurement::Layers::ranks);
   const auto elements = layers.ranks() * static_cast<double>(adam->elements);
-  const int repeats = std::clamp(static_cast<int>(static_cast<double>(kMostElements) / elements),
-                                 kFewestUpdates, kProbeRepeats);
+  const int repeats =
+      std::clamp(static_cast<int>(static_cast<double>(gpu->sizes().adam_elements) / elements),
+                 kFewestUpdates, kProbeRepeats);
   // Layers that compute for longer than all updates take.
   const double least_s = (repeats + 1) * elements / gpu->sizes().least_adam_params_per_s;
   const double once_s = FlopsOfRank(layers.once.graph) / gpu->layers_flops_per_s();

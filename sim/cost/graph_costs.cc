@@ -140,6 +140,7 @@ class CostBuilder {
     double gpus = 0;
     for (const RankInfo& rank : graph.ranks) gpus += rank.class_size;
     adam_is_measured_ = profile != nullptr && profile->gpu_adam_params_per_s() > 0;
+    host_adam_is_measured_ = profile != nullptr && profile->host_adam_params_per_s() > 0;
     if (profile != nullptr) rule_ = PairRuleOf(*profile);
     const auto ranks = static_cast<std::int64_t>(graph.rank_class.size());
     out_.workers = WorkersOf(cluster, profile);
@@ -538,6 +539,8 @@ class CostBuilder {
       return SetFixed(measured->seconds, shape, cost);
     }
     if (shape.op == OpCode::kAdam) {
+      cost->modelled = !host_adam_is_measured_;
+      cost->extrapolated = operators_ != nullptr && !host_adam_is_measured_;
       double rate = links_.host_adam_params_per_s() * links_.host_adam_bytes_per_param();
       if (!(rate > 0)) return Missing(shape, "node.host.adam_params_per_s or dram_bytes_per_s");
       const double threads = static_cast<double>(framework_.host_threads());
@@ -637,7 +640,8 @@ class CostBuilder {
   std::unique_ptr<MeasuredMovements> movements_;
   double slowest_ = 1;  // All ranks compute as slowly as the plan's slowest GPU.
   double dispatch_s_ = 0;
-  bool adam_is_measured_ = false;          // As a rate, if not by shape.
+  // As rates, if not by shape.
+  bool adam_is_measured_ = false, host_adam_is_measured_ = false;
   std::vector<RankId> sender_, receiver_;  // By rendezvous.
   bool has_gpu_speeds_ = false;            // Rank r computes as the r-th GPU.
   PairRule rule_ = PairRule::kNoPairs;

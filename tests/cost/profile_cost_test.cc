@@ -429,6 +429,8 @@ TEST(ProfileInComputeCostsTest, TablesRatesAndWarnings) {
   EXPECT_TRUE(costs.Of(tiny).extrapolated);
   EXPECT_FALSE(costs.Of(copy).extrapolated);
   EXPECT_EQ(costs.flows[costs.Of(host).flow_begin].max_bytes_per_s, 0.5e9 * 28);
+  EXPECT_FALSE(costs.Of(host).modelled);
+  EXPECT_FALSE(costs.Of(host).extrapolated);
   // Both directions at once: 2 x 2 MB in 500 us are 8 GB/s; one alone has shown a little more.
   bool has_duplex = false;
   for (const Link& link : costs.links) {
@@ -593,6 +595,19 @@ TEST(ProfileInComputeCostsTest, OperatorsSufferFromCopiesAsMeasured) {
   EXPECT_GT(costs.Of(between).interference_sensitivity, 0.2F);
   EXPECT_LT(costs.Of(between).interference_sensitivity, 1);
   EXPECT_EQ(costs.Of(none).interference_sensitivity, 0);
+}
+
+TEST(ProfileInComputeCostsTest, HostAdamThatWasNotMeasuredIsTold) {
+  Cluster cluster = PlainCluster();
+  cluster.mutable_node()->mutable_host()->set_dram_bytes_per_s(100e9);
+  const Profile profile = Parse("gpu_adam_params_per_s: 50e9");
+  CostGraph graph(1);
+  const TaskId host = graph.Host(0, {.op = OpCode::kAdam, .dims = {1'000'000}});
+  const Result<GraphCosts> result = ComputeCosts(graph.graph(), Model(), cluster, &profile);
+  ASSERT_TRUE(result.ok()) << result.error().message;
+  EXPECT_TRUE(result.value().Of(host).modelled);
+  ASSERT_EQ(result.value().warnings.size(), 1u);
+  EXPECT_EQ(result.value().warnings[0], "extrapolated beyond what the profile has measured: adam");
 }
 
 TEST(ProfileInComputeCostsTest, CopiesTakeOfHostAdamWhatWasMeasured) {

@@ -82,11 +82,12 @@ Plan ChunkPlanOf() {
 }
 
 // Every primitive of the plans is in the profile, and the simulator takes it.
-void ExpectCovered(const ProfileInput& input, Profile* made = nullptr) {
+void ExpectCovered(const ProfileInput& input, Profile* made = nullptr,
+                   const ProbeSizes& sizes = SmallSizes()) {
   Progress progress(kStepsOfGpuMeasurement);
   PhaseTimes times;
   const Result<Profile> measured =
-      MeasureGpuProfile(input, MakeCpuBackend, SmallSizes(), &progress, &times);
+      MeasureGpuProfile(input, MakeCpuBackend, sizes, &progress, &times);
   ASSERT_TRUE(measured.ok()) << measured.error().message;
   const Profile& profile = measured.value();
   if (made != nullptr) *made = profile;
@@ -115,6 +116,14 @@ void ExpectCovered(const ProfileInput& input, Profile* made = nullptr) {
 
 TEST(GpuProfile, CoversWhatPlansDoAndIsSimulated) {
   ExpectCovered(InputOf(SmallModel("llama", FP32), {SmallPlan(1, 1, 1, 1), ChunkPlanOf()}));
+}
+
+// Chunks of a model of 13 B are of more parameters than are updated for a rate, each.
+TEST(GpuProfile, MeasuresTheHostsAdamOfLargeChunks) {
+  ProbeSizes sizes = SmallSizes();
+  sizes.adam_elements = 16;
+  ExpectCovered(InputOf(SmallModel("llama", FP32), {SmallPlan(1, 1, 1, 1), ChunkPlanOf()}), nullptr,
+                sizes);
 }
 
 TEST(GpuProfile, CoversPlansOfSeveralRanks) {
