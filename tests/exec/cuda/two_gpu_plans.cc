@@ -56,4 +56,9 @@ Plan PlanOf(const PlanCase& test_case, Plan plan, std::int64_t block_bytes) {
   return plan;
 }
 
+std::vector<bool> LateLanesOf(const Plan& plan) {
+  const bool copies = plan.offload_ratio() > 0 || plan.has_persistent_chunks();
+  return copies ? std::vector<bool>{false, true} : std::vector<bool>{false};
+}
+
 }  // namespace twinstep

@@ -23,7 +23,7 @@ void ExpectPlansToTrainAsThePlainPlan(CudaOptions options) {
     for (const PlanCase& test_case : TwoGpuPlans()) {
       SCOPED_TRACE(std::string(name) + ", " + test_case.label);
       const Plan plan = PlanOf(test_case, SmallPlan(1, 1, 1, 1), 96 << 10);
-      for (const bool late_lanes : {false, true}) {
+      for (const bool late_lanes : LateLanesOf(plan)) {
         options.late_lanes = late_lanes;
         const Trained trained = Train(model, plan, OnGpu(options), kSteps);
         EXPECT_LE(LargestDifference(trained.losses, plain.losses), 1e-9) << late_lanes;
@@ -49,7 +49,7 @@ TEST(TwoGpusTest, PlansTrainAsThePlainPlanInBf16) {
   for (const PlanCase& test_case : TwoGpuPlans()) {
     SCOPED_TRACE(test_case.label);
     const Plan plan = PlanOf(test_case, LongPlan(1), 64 << 10);
-    for (const bool late_lanes : {false, true}) {
+    for (const bool late_lanes : LateLanesOf(plan)) {
       const Trained trained = Train(model, plan, OnGpu({.late_lanes = late_lanes}), kSteps);
       EXPECT_LE(LargestDifference(trained.losses, plain.losses), 1e-2) << late_lanes;
     }
@@ -64,7 +64,7 @@ TEST(TwoGpusTest, DeterministicPlansGiveTheBitsOfOneGpu) {
     SCOPED_TRACE(test_case.label);
     const Plan plan = PlanOf(test_case, LongPlan(1), 64 << 10);
     const Trained shared = Train(model, plan, OnGpu({.gpus = 1, .deterministic = true}), kSteps);
-    for (const bool late_lanes : {false, true}) {
+    for (const bool late_lanes : LateLanesOf(plan)) {
       const CudaOptions options{.deterministic = true, .late_lanes = late_lanes};
       EXPECT_EQ(Different(Train(model, plan, OnGpu(options), kSteps), shared), "") << late_lanes;
     }

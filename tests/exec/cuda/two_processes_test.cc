@@ -96,22 +96,17 @@ bool HasTwoGpus() {
   return Child([] { return std::string(GpuCount() >= 2 ? "yes" : "no"); }).Result() == "yes";
 }
 
-bool CopiesFromHost(const Plan& plan) {
-  return plan.offload_ratio() > 0 || plan.has_persistent_chunks();
-}
-
-// Losses of all plans, one after the other; of those without copies once only, with eager lanes.
-std::string TrainAll(const Model& model, const std::shared_ptr<Processes>& processes) {
+// Losses of the plans, one after the other.
+std::string TrainAll(const Model& model, const std::vector<PlanCase>& cases,
+                     const std::shared_ptr<Processes>& processes) {
   std::vector<double> losses;
-  const auto train = [&](const Plan& plan, bool late_lanes) {
-    const CudaOptions options{.processes = processes, .late_lanes = late_lanes};
-    const Trained trained = Train(model, plan, OnGpu(options), kSteps);
-    losses.insert(losses.end(), trained.losses.begin(), trained.losses.end());
-  };
-  for (const PlanCase& test_case : TwoGpuPlans()) {
+  for (const PlanCase& test_case : cases) {
     const Plan plan = PlanOf(test_case, SmallPlan(1, 1, 1, 1), 96 << 10);
-    train(plan, false);
-    if (CopiesFromHost(plan)) train(plan, true);
+    for (const bool late_lanes : LateLanesOf(plan)) {
+      const CudaOptions options{.processes = processes, .late_lanes = late_lanes};
+      const Trained trained = Train(model, plan, OnGpu(options), kSteps);
+      losses.insert(losses.end(), trained.losses.begin(), trained.losses.end());
+    }
   }
   if (processes != nullptr) {
     EXPECT_TRUE(processes->ShareFirst({}).ok());  // Nobody leaves before the other is done.
@@ -119,19 +114,29 @@ std::string TrainAll(const Model& model, const std::shared_ptr<Processes>& proce
   return Bytes(losses);
 }
 
-TEST(TwoProcessesTest, PlansTrainAsInOneProcess) {
+void ExpectToTrainAsInOneProcess(const char* name, const std::vector<PlanCase>& cases) {
   if (!HasTwoGpus()) GTEST_SKIP() << "no two GPUs";
-  for (const char* name : {"llama-gqa", "gpt"}) {
-    SCOPED_TRACE(name);
-    const Model model = SmallModel(name, FP64);
-    const auto alone = Doubles(Child([&] { return TrainAll(model, nullptr); }).Result());
-    ASSERT_GT(alone.size(), TwoGpuPlans().size() * kSteps);
-    Child first([&] { return TrainAll(model, JoinOrDie(0)); });
-    Child second([&] { return TrainAll(model, JoinOrDie(1)); });
-    const std::vector<double> of_first = Doubles(first.Result());
-    EXPECT_EQ(Doubles(second.Result()), of_first);
-    EXPECT_LE(LargestDifference(of_first, alone), 1e-9);
-  }
+  const Model model = SmallModel(name, FP64);
+  const auto alone = Doubles(Child([&] { return TrainAll(model, cases, nullptr); }).Result());
+  ASSERT_GE(alone.size(), cases.size() * kSteps);
+  Child first([&] { return TrainAll(model, cases, JoinOrDie(0)); });
+  Child second([&] { return TrainAll(model, cases, JoinOrDie(1)); });
+  const std::vector<double> of_first = Doubles(first.Result());
+  EXPECT_EQ(Doubles(second.Result()), of_first);
+  EXPECT_LE(LargestDifference(of_first, alone), 1e-9);
+}
+
+TEST(TwoProcessesTest, PlansTrainAsInOneProcess) {
+  ExpectToTrainAsInOneProcess("llama-gqa", TwoGpuPlans());
+}
+
+// Its embeddings are tied: the first stage and the last add up their gradients.
+TEST(TwoProcessesTest, TiedEmbeddingsTrainAsInOneProcess) {
+  std::vector<PlanCase> cases = TwoGpuPlans();
+  std::erase_if(cases, [](const PlanCase& test_case) {
+    return test_case.label != "pipeline" && test_case.label != "tensor";
+  });
+  ExpectToTrainAsInOneProcess("gpt", cases);
 }
 
 TEST(TwoProcessesTest, TensorsAreWholeInBoth) {
