@@ -15,9 +15,9 @@ constexpr std::int64_t kMaxGroup = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxHostGpus = 1024;
 constexpr std::uint32_t kMaxShards = 65535;  // OpShape::count.
 constexpr std::size_t kOperatorDims = 6;     // OpShape::dims.
-constexpr double kLongest_s = 1e5;
+constexpr double kShortest_s = 1e-12, kLongest_s = 1e5;
 
-bool IsTime(double seconds) { return seconds > 0 && seconds <= kLongest_s; }
+bool IsTime(double seconds) { return seconds >= kShortest_s && seconds <= kLongest_s; }
 bool IsTimeOrNone(double seconds) { return seconds == 0 || IsTime(seconds); }
 bool IsSlowness(double slowness) { return slowness >= 0.1 && slowness <= 10; }
 bool IsHostGpus(std::int64_t gpus) { return gpus >= 0 && gpus <= kMaxHostGpus; }
@@ -38,7 +38,7 @@ class EntryErrors {
   FieldErrors* errors_;
 };
 
-constexpr const char* kNoTime = "is no time between 0 and 1e5 seconds";
+constexpr const char* kNoTime = "is no time between 1e-12 and 1e5 seconds";
 constexpr const char* kMoreThanMost = "is more than 2^50";
 constexpr const char* kNoSize = "is not between 1 and 2^50";
 

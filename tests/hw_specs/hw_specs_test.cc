@@ -83,10 +83,22 @@ TEST(ValidateProfileTest, NamesTheEntryAndItsLine) {
   ASSERT_FALSE(status.ok());
   EXPECT_THAT(
       status.error().message,
-      AllOf(HasSubstr("f:3:30: operators[1].median_s: is no time between 0 and 1e5 seconds"),
+      AllOf(HasSubstr("f:3:30: operators[1].median_s: is no time between 1e-12 and 1e5 seconds"),
             HasSubstr("f:4:10: copies[0].bytes: -4 is not between 0 and 1e+24"),
             HasSubstr("f:5:55: collectives[0].median_s: nan is not between"),
             testing::Not(HasSubstr("operators[0]"))));
+}
+
+// Shorter than what is simulated: it would count as none.
+TEST(ValidateProfileTest, NoTimeIsShorterThanAPicosecond) {
+  const auto is_valid = [](const std::string& seconds) {
+    const auto parsed =
+        ParseText<Profile>("copies { bytes: 4 direction: H2D alone_s: " + seconds + " }", "f");
+    return ValidateProfile(parsed.value().message, parsed.value().source).ok();
+  };
+  EXPECT_TRUE(is_valid("1e-12"));
+  EXPECT_FALSE(is_valid("0.9e-12"));
+  EXPECT_FALSE(is_valid("1e-300"));
 }
 
 TEST(ValidateProfileTest, HostCopiesHaveTheTimesOfWhatCopies) {
