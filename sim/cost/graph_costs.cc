@@ -14,6 +14,7 @@
 #include "sim/cost/link_map.h"
 #include "sim/cost/operator_cost.h"
 #include "sim/cost/profile_cost.h"
+#include "sim/cost/profile_overrides.h"
 #include "sim/cost/profile_pairs.h"
 #include "sim/graph/fused_pairs.h"
 #include "sim/graph/in_place.h"
@@ -31,95 +32,6 @@ double GradientBytes(const Model& model) {
   const Recipe& recipe = model.recipe();
   const double parameter = recipe.precision() == FP64 ? 8 : recipe.precision() == FP32 ? 4 : 2;
   return recipe.gradient_precision() == PARAMETER_GRADIENT ? parameter : std::max(4.0, parameter);
-}
-
-// Both ways, copies were measured beside computation while all GPUs copied, one way likewise. What
-// they lose both ways beyond that is no matter of computation, but of GPUs that share the host.
-// Where the profile has no samples of that, of all of them alike.
-double CopiesSlowdown(const Profile& profile) {
-  if (!profile.host_copies().empty()) return 0;
-  const Interference& x = profile.interference();
-  if (profile.measured_on().node().gpus() < 2) return 0;
-  if (!(x.h2d_beside_compute() > 0) || !(x.d2h_beside_compute() > 0)) return 0;
-  return x.copy_beside_compute() / std::max(x.h2d_beside_compute(), x.d2h_beside_compute());
-}
-
-// What copies of all GPUs lose to each other beside computation as without it.
-void TakeHostCopiesOut(const Profile& profile, Interference* factors) {
-  if (profile.host_copies().empty() || !profile.has_interference()) return;
-  const HostCopySlowdowns slowdowns = SlowdownsOf(profile);
-  const auto less = [](double factor, double slowdown) {
-    return factor > 0 ? std::max(1.0, factor / slowdown) : factor;
-  };
-  factors->set_h2d_beside_compute(less(factors->h2d_beside_compute(), slowdowns.h2d));
-  factors->set_d2h_beside_compute(less(factors->d2h_beside_compute(), slowdowns.d2h));
-  factors->set_copy_beside_compute(less(factors->copy_beside_compute(), slowdowns.both));
-}
-
-Interference FactorsOf(const Cluster& cluster, const Profile* profile) {
-  Interference factors = profile != nullptr && profile->has_interference()
-                             ? profile->interference()
-                             : cluster.gpu().interference();
-  factors.set_compute_beside_copy(OneIfUnset(factors.compute_beside_copy()));
-  factors.set_compute_beside_collective(OneIfUnset(factors.compute_beside_collective()));
-  factors.set_copy_beside_compute(OneIfUnset(factors.copy_beside_compute()));
-  if (const double slowdown = profile != nullptr ? CopiesSlowdown(*profile) : 0; slowdown > 1) {
-    factors.set_copy_beside_compute(factors.copy_beside_compute() / slowdown);
-  }
-  if (profile != nullptr) TakeHostCopiesOut(*profile, &factors);
-  factors.set_collective_beside_compute(OneIfUnset(factors.collective_beside_compute()));
-  factors.set_h2d_beside_host(OneIfUnset(factors.h2d_beside_host()));
-  factors.set_d2h_beside_host(OneIfUnset(factors.d2h_beside_host()));
-  // The others are 0 where these stand for them (sim/engine/interference.h).
-  return factors;
-}
-
-Picoseconds ToPicoseconds(double seconds) {
-  return static_cast<Picoseconds>(std::llround(seconds * kPicosecondsPerSecond));
-}
-
-WorkerPool WorkersOf(const Cluster& cluster, const Profile* profile) {
-  const Workers& workers = cluster.node().workers();
-  if (workers.threads() <= 0) return {};
-  double dispatch_s = workers.dispatch_s();
-  const double wake_s = workers.wake_s(), handoff_s = workers.handoff_s();
-  if (profile != nullptr && profile->dispatch_s() > 0) dispatch_s = profile->dispatch_s();
-  return {.threads = static_cast<std::uint32_t>(workers.threads()),
-          .dispatch_ps = ToPicoseconds(dispatch_s),
-          .wake_ps = ToPicoseconds(wake_s > 0 ? wake_s : dispatch_s),
-          .look_ps = ToPicoseconds(workers.look_s()),
-          .handoff_ps = ToPicoseconds(handoff_s > 0 ? handoff_s : dispatch_s)};
-}
-
-LinkOverrides OverridesOf(const Profile* profile) {
-  LinkOverrides overrides;
-  if (profile == nullptr) return overrides;
-  overrides.host_adam_params_per_s = profile->host_adam_params_per_s();
-  overrides.host_adam_params_per_s_beside_copies = profile->host_adam_params_per_s_beside_copies();
-  overrides.host_adam_params_per_s_beside_h2d = profile->host_adam_params_per_s_beside_h2d();
-  overrides.host_adam_params_per_s_beside_d2h = profile->host_adam_params_per_s_beside_d2h();
-  overrides.dram_bytes_per_s = profile->measured_on().node().host().dram_bytes_per_s();
-  overrides.copying_gpus =
-      static_cast<double>(std::max<std::int64_t>(1, profile->measured_on().node().gpus()));
-  overrides.copies_slowdown = CopiesSlowdown(*profile);
-  // Both directions at once, from the largest copy that was measured so.
-  std::int64_t largest = 0;
-  for (const CopySample& copy : profile->copies()) {
-    if (copy.both_ways_s() > 0 && copy.bytes() > largest) {
-      largest = copy.bytes();
-      overrides.duplex_bytes_per_s = 2 * static_cast<double>(copy.bytes()) / copy.both_ways_s();
-    }
-  }
-  return overrides;
-}
-
-// The cluster with the profile's single figures in place of its own.
-Cluster WithProfile(const Cluster& cluster, const Profile* profile) {
-  Cluster result = cluster;
-  if (profile != nullptr && profile->gpu_adam_params_per_s() > 0) {
-    result.set_gpu_adam_params_per_s(profile->gpu_adam_params_per_s());
-  }
-  return result;
 }
 
 class CostBuilder {
@@ -160,82 +72,25 @@ class CostBuilder {
   }
 
   Result<GraphCosts> Run() {
-    const std::size_t shapes = graph_.shapes.size();
-    if (has_gpu_speeds_ && graph_.IsFolded()) {
-      return Error{.message = StrCat("the profile's GPUs differ, and of ", graph_.rank_class.size(),
-                                     " ranks ", graph_.ranks.size(),
-                                     " stand for all: the graph must not be folded")};
-    }
-    for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
-      const Task& task = graph_.tasks[id];
-      if (task.shape >= shapes || task.rank >= graph_.ranks.size()) {
-        return Error{.message = StrCat("task ", id, " has shape ", task.shape, " of ", shapes,
-                                       " and rank ", task.rank, " of ", graph_.ranks.size())};
-      }
-    }
-    if (Status status = FindMessageEnds(); !status.ok()) return status.error();
+    if (const Status sound = CheckGraph(); !sound.ok()) return sound.error();
+    if (const Status found = FindMessageEnds(); !found.ok()) return found.error();
     const FusedPairs pairs = FindFusedPairs(graph_, rule_);
     const std::size_t gpus = has_gpu_speeds_ ? graph_.ranks.size() : 1;
-    compute_costs_.assign(gpus * shapes * kFusionCount, kNone);
+    compute_costs_.assign(gpus * graph_.shapes.size() * kFusionCount, kNone);
     out_.cost_of_task.resize(graph_.tasks.size());
     RankId rank = kNone;
     for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
       const Task& task = graph_.tasks[id];
-      if (task.kind == TaskKind::kCompute) {
-        const Fusion fusion = pairs.Of(id);
-        const std::size_t gpu = has_gpu_speeds_ ? task.rank : 0;
-        std::uint32_t& cost = compute_costs_[(gpu * shapes + task.shape) * kFusionCount +
-                                             static_cast<std::size_t>(fusion)];
-        if (cost == kNone) {
-          const Status status = AddCompute(task.shape, fusion, gpu, &cost);
-          if (!status.ok()) return status.error();
-        }
-        out_.cost_of_task[id] = cost;
-        continue;
-      }
-      if (task.rank != rank) {
+      const bool is_compute = task.kind == TaskKind::kCompute;
+      if (!is_compute && task.rank != rank) {
         rank = task.rank;
-        local_costs_.assign(shapes, {});
+        local_costs_.assign(graph_.shapes.size(), {});
         more_costs_.clear();
       }
-      const std::uint32_t meeting = task.rendezvous;
-      if (meeting != kNone && meeting >= graph_.rendezvous.size()) {
-        return Error{.message = StrCat("task ", id, " has rendezvous ", meeting, " of ",
-                                       graph_.rendezvous.size())};
-      }
-      const GroupId group = meeting == kNone ? kNone : graph_.rendezvous[meeting].group;
-      if (group != kNone && group >= graph_.groups.size()) {
-        return Error{.message = StrCat("rendezvous ", meeting, " has group ", group, " of ",
-                                       graph_.groups.size())};
-      }
-      // What else a cost depends on: the group and where a shard lies, the other end of a message
-      // without one, or what is copied.
-      std::uint64_t key = 0;
-      if (group != kNone) {
-        key = 2 * (std::uint64_t{group} + 1) + (IsInPlace(graph_, id) ? 1 : 0);
-      } else if (task.kind == TaskKind::kSend) {
-        key = kFirstPeerKey + receiver_[meeting];
-      } else if (task.kind == TaskKind::kRecv) {
-        key = kFirstPeerKey + sender_[meeting];
-      } else if (IsCopy(task.kind)) {
-        key = static_cast<std::uint64_t>(task.phase);
-      }
-      LocalCost& first = local_costs_[task.shape];
-      if (first.cost != kNone && first.key == key) {
-        out_.cost_of_task[id] = first.cost;
-        continue;
-      }
-      std::uint32_t cost = kNone;
-      const std::pair<std::uint64_t, ShapeId> full_key(key, task.shape);
-      const auto at = more_costs_.find(full_key);
-      if (at != more_costs_.end()) {
-        cost = at->second;
-      } else {
-        if (Status status = AddTransfer(id, group, &cost); !status.ok()) return status.error();
-        more_costs_.emplace(full_key, cost);
-      }
-      first = {.key = key, .cost = cost};
-      out_.cost_of_task[id] = cost;
+      std::uint32_t* const cost = &out_.cost_of_task[id];
+      const Status status =
+          is_compute ? FindComputeCost(task, pairs.Of(id), cost) : FindTransferCost(id, cost);
+      if (!status.ok()) return status.error();
     }
     return Finish();
   }
@@ -253,6 +108,80 @@ class CostBuilder {
                                       (key.second * 0xbf58476d1ce4e5b9u));
     }
   };
+
+  Status CheckGraph() const {
+    if (has_gpu_speeds_ && graph_.IsFolded()) {
+      return Error{.message = StrCat("the profile's GPUs differ, and of ", graph_.rank_class.size(),
+                                     " ranks ", graph_.ranks.size(),
+                                     " stand for all: the graph must not be folded")};
+    }
+    for (TaskId id = 0; id < graph_.TaskCount(); ++id) {
+      const Task& task = graph_.tasks[id];
+      if (task.shape >= graph_.shapes.size() || task.rank >= graph_.ranks.size()) {
+        return Error{.message = StrCat("task ", id, " has shape ", task.shape, " of ",
+                                       graph_.shapes.size(), " and rank ", task.rank, " of ",
+                                       graph_.ranks.size())};
+      }
+    }
+    return Unit{};
+  }
+
+  // That of an earlier task which is alike, or a new one.
+  Status FindComputeCost(const Task& task, Fusion fusion, std::uint32_t* cost) {
+    const std::size_t gpu = has_gpu_speeds_ ? task.rank : 0;
+    std::uint32_t& found = compute_costs_[(gpu * graph_.shapes.size() + task.shape) * kFusionCount +
+                                          static_cast<std::size_t>(fusion)];
+    if (found == kNone) {
+      const Status added = AddCompute(task.shape, fusion, gpu, &found);
+      if (!added.ok()) return added;
+    }
+    *cost = found;
+    return Unit{};
+  }
+
+  // Likewise, among the tasks of the same rank.
+  Status FindTransferCost(TaskId id, std::uint32_t* cost) {
+    const Task& task = graph_.tasks[id];
+    GroupId group = kNone;
+    if (const Status found = FindGroup(id, &group); !found.ok()) return found;
+    const std::uint64_t key = KeyOf(id, group);
+    LocalCost& last = local_costs_[task.shape];
+    if (last.cost == kNone || last.key != key) {
+      const auto [at, is_new] = more_costs_.try_emplace({key, task.shape}, kNone);
+      if (is_new) {
+        if (const Status added = AddTransfer(id, group, &at->second); !added.ok()) return added;
+      }
+      last = {.key = key, .cost = at->second};
+    }
+    *cost = last.cost;
+    return Unit{};
+  }
+
+  // kNone: none.
+  Status FindGroup(TaskId id, GroupId* group) const {
+    const std::uint32_t meeting = graph_.tasks[id].rendezvous;
+    if (meeting == kNone) return Unit{};
+    if (meeting >= graph_.rendezvous.size()) {
+      return Error{.message = StrCat("task ", id, " has rendezvous ", meeting, " of ",
+                                     graph_.rendezvous.size())};
+    }
+    *group = graph_.rendezvous[meeting].group;
+    if (*group != kNone && *group >= graph_.groups.size()) {
+      return Error{.message = StrCat("rendezvous ", meeting, " has group ", *group, " of ",
+                                     graph_.groups.size())};
+    }
+    return Unit{};
+  }
+
+  // What a cost depends on besides rank and shape: the group and where a shard lies, the other end
+  // of a message without one, or what is copied.
+  std::uint64_t KeyOf(TaskId id, GroupId group) const {
+    const Task& task = graph_.tasks[id];
+    if (group != kNone) return 2 * (std::uint64_t{group} + 1) + (IsInPlace(graph_, id) ? 1 : 0);
+    if (task.kind == TaskKind::kSend) return kFirstPeerKey + receiver_[task.rendezvous];
+    if (task.kind == TaskKind::kRecv) return kFirstPeerKey + sender_[task.rendezvous];
+    return IsCopy(task.kind) ? static_cast<std::uint64_t>(task.phase) : 0;
+  }
 
   // Represented ranks of each message's two tasks.
   Status FindMessageEnds() {

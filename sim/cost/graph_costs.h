@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -18,6 +19,10 @@ namespace twinstep {
 
 using Picoseconds = std::int64_t;
 inline constexpr double kPicosecondsPerSecond = 1e12;
+// To the nearest; `seconds` below 9e6.
+inline Picoseconds ToPicoseconds(double seconds) {
+  return static_cast<Picoseconds>(std::llround(seconds * kPicosecondsPerSecond));
+}
 
 enum class LinkKind : std::uint8_t {
   kPcieH2D,     // A GPU's PCIe link, bytes to the GPU.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <optional>
 
 #include "sim/cost/graph_costs.h"
@@ -181,7 +180,7 @@ std::int64_t PriceUntimed(const Cluster& cluster, WorkGraph* work) {
     const double seconds = UntimedSeconds(*work, task, classes[task.op], cluster);
     // A week is longer than any task.
     if (!(seconds > 0) || seconds > 7 * 86400.0) continue;
-    task.duration_ps = std::llround(seconds * kPicosecondsPerSecond);
+    task.duration_ps = ToPicoseconds(seconds);
     ++priced;
   }
   return priced;

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iostream>
 #include <utility>
 
@@ -101,14 +100,11 @@ class Command {
       if (!ranks.ok()) return OptionError("ranks", ranks.error().message);
       view_.ranks = std::move(ranks.value());
     }
-    const auto picoseconds = [](double seconds) {
-      return static_cast<std::int64_t>(std::llround(seconds * kPicosecondsPerSecond));
-    };
     const Status times = FirstError(
         {ReadReal(options_, "from", 0, kLongestSeconds,
-                  [&](double seconds) { view_.from_ps = picoseconds(seconds); }),
+                  [&](double seconds) { view_.from_ps = ToPicoseconds(seconds); }),
          ReadReal(options_, "to", 0, kLongestSeconds,
-                  [&](double seconds) { view_.to_ps = picoseconds(seconds); }),
+                  [&](double seconds) { view_.to_ps = ToPicoseconds(seconds); }),
          ReadInteger(options_, "width", 60, 10000, [&](std::int64_t width) { width_ = width; })});
     if (!times.ok()) return times;
     if (options_.Has("to") && view_.to_ps <= view_.from_ps) {
