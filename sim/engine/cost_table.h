@@ -89,11 +89,7 @@ struct CostTable {
   }
 };
 
-// Error (kBadInput) where a time, rate, share or index cannot be used, naming cost, flow or link.
-// Expects what BuildTopology has checked.
+// Errors are CheckCosts' (check_costs.h). Expects what BuildTopology has checked.
 Result<CostTable> BuildCostTable(const TaskGraph& graph, const GraphCosts& costs);
-
-// The checks alone.
-Status CheckCosts(const GraphCosts& costs);
 
 }  // namespace twinstep

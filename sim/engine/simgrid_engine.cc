@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/engine/cost_table.h"
+#include "sim/engine/check_costs.h"
 #include "sim/engine/deadlock.h"
 #include "sim/engine/engine.h"
 #include "sim/engine/simgrid_replay.h"
