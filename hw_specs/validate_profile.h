@@ -7,9 +7,10 @@
 
 namespace twinstep {
 
-// Every number finite and not negative, every sample with a time above 0 and sizes that fit. All
-// problems, one a line: `file:line:column: problem (field)`. Which operator names exist is for the
-// cost model to say.
+// Every number finite and not negative, every sample with a time above 0, sizes that fit and a
+// known operation, once; times under a condition near those without, GPUs' slowness 1 on average,
+// no more copying GPUs than there are. All problems, one a line: `file:line:column: field:
+// problem`.
 Status ValidateProfile(const Profile& profile, const TextSource& source);
 
 }  // namespace twinstep

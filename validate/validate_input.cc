@@ -42,10 +42,11 @@ Status FitToTraining(ValidateInput* input) {
   const bool is_cpu = input->train.backend == BackendKind::kCpu;
   if (is_cpu != (workers->threads() > 0)) {
     return OptionError(
-        "cluster", is_cpu ? StrCat(cluster.name(), " has GPUs, and the cpu backend runs on worker ",
-                                   "threads (node.workers)")
-                          : StrCat(cluster.name(), " has worker threads, and the cuda backend ",
-                                   "runs on GPUs"));
+        input->cluster_option,
+        is_cpu
+            ? StrCat(cluster.name(), " has GPUs, and the cpu backend runs on worker ",
+                     "threads (node.workers)")
+            : StrCat(cluster.name(), " has worker threads, and the cuda backend ", "runs on GPUs"));
   }
   cluster.set_nodes(1);
   cluster.mutable_node()->set_gpus(input->train.plan.gpus);
@@ -65,6 +66,7 @@ Result<ValidateInput> ReadValidateInput(const Options& options) {
     if (!machine.ok()) return machine.error();
     input.cluster = std::move(machine.value().cluster);
     input.profile = std::move(machine.value().profile);
+    if (!options.Has("cluster")) input.cluster_option = "profile";
   } else if (options.Has("cluster")) {
     Result<Cluster> cluster = ReadClusterOption(options);
     if (!cluster.ok()) return cluster.error();

@@ -16,7 +16,8 @@ namespace twinstep {
 
 struct ValidateInput {
   TrainInput train;
-  Cluster cluster;  // With the threads that train.
+  Cluster cluster;                         // With the threads that train.
+  const char* cluster_option = "cluster";  // That said it: --profile where there is no --cluster.
   std::optional<Profile> profile;
   double measure_s = 0;  // --profile auto: time to measure the machine first.
   std::int64_t dropped_steps = 2;

@@ -53,7 +53,8 @@ const std::vector<OptionGroup>& Groups() {
         {"Output",
          {Writes({"json", "FILE|-",
                   "the comparison as JSON; - : to standard output, in place of the text"}),
-          {"save-traces", "FOLDER", "simulated.pb and executed.pb, as of traces/trace.proto"},
+          MakesFolder(
+              {"save-traces", "FOLDER", "simulated.pb and executed.pb, as of traces/trace.proto"}),
           {"help", nullptr, "this text"}}});
     return groups;
   }();

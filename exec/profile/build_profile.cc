@@ -10,8 +10,8 @@
 #include "exec/profile/gpu_slowness.h"
 #include "exec/profile/operation_fields.h"
 #include "exec/profile/statistics.h"
+#include "hw_specs/profile_keys.h"
 #include "sim/cost/profile_pairs.h"
-#include "sim/lower_case.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -83,32 +83,6 @@ void AddGroup(const Primitive& primitive, const Summary& alone, const PrimitiveT
   sample->set_beside_compute_s(MedianOf(times.beside_compute_s));
   sample->set_takes_turns(times.takes_turns);
   sample->set_in_place(primitive.in_place);
-}
-
-// What an entry is the time of, as text: entries with equal keys are of the same primitive.
-std::string KeyOf(const OperatorSample& sample) {
-  std::string key = StrCat(sample.op(), " ", sample.dtype());
-  for (const std::int64_t dim : sample.dims()) key += StrCat(" ", dim);
-  if (sample.flags() != 0) key += StrCat(" flags ", sample.flags());
-  if (sample.count() > 1) key += StrCat(" of ", sample.count(), " shards");
-  if (sample.fusion() != OperatorSample::ALONE) {
-    key += " " + LowerCase(OperatorSample::Fusion_Name(sample.fusion()));
-  }
-  return key + (sample.on_host() ? " on host" : "");
-}
-
-std::string KeyOf(const CopySample& sample) {
-  return StrCat(sample.direction() == CopySample::H2D ? "copy_h2d" : "copy_d2h", " of ",
-                sample.bytes(), " bytes");
-}
-
-std::string KeyOf(const CollectiveSample& sample) {
-  std::string key = sample.op();
-  if (!sample.dtype().empty()) key += StrCat(" ", sample.dtype());
-  key += StrCat(" of ", sample.bytes(), " bytes among ", sample.group_size());
-  if (sample.in_place()) key += " in place";
-  if (sample.flags() != 0) key += StrCat(" flags ", sample.flags());
-  return key;
 }
 
 template <typename Entries>

@@ -28,7 +28,8 @@ const std::vector<OptionGroup>& Groups() {
     std::vector<OptionGroup> groups = TrainingGroups();
     groups.push_back(
         {"Checkpoints and output",
-         {{"save", "FOLDER", "where checkpoints are saved, the last one after the last step"},
+         {MakesFolder(
+              {"save", "FOLDER", "where checkpoints are saved, the last one after the last step"}),
           {"save-every", "N", "steps between checkpoints (default: only after the last step)"},
           {"save-keep", "N", "checkpoints that stay; 0: all (default: 2)"},
           Reads({"resume", "PATH", "continue from a checkpoint, or from the latest of a folder"}),

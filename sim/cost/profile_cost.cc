@@ -31,17 +31,12 @@ MeasuredOperators::MeasuredOperators(const Profile& profile, const OperatorRoofl
     : now_(now),
       then_(profile.has_measured_on() ? OperatorRoofline(profile.measured_on(), gradient_bytes)
                                       : now) {
-  std::map<std::string, Dtype> dtypes;
-  for (const Dtype dtype :
-       {Dtype::kBf16, Dtype::kFp16, Dtype::kFp32, Dtype::kFp64, Dtype::kInt32, Dtype::kUint8}) {
-    dtypes[Name(dtype)] = dtype;
-  }
   for (const OperatorSample& measured : profile.operators()) {
     const std::optional<OpCode> code = FindOp(measured.op());
-    const auto dtype = dtypes.find(measured.dtype());
-    if (!code || dtype == dtypes.end() || !(measured.median_s() > 0)) continue;
+    const std::optional<Dtype> dtype = FindDtype(measured.dtype());
+    if (!code || !dtype || !(measured.median_s() > 0)) continue;
     OpShape shape{.op = *code,
-                  .dtype = dtype->second,
+                  .dtype = *dtype,
                   .flags = static_cast<std::uint16_t>(measured.flags()),
                   .count = static_cast<std::uint16_t>(std::max(1u, measured.count()))};
     const auto count =

@@ -9,4 +9,12 @@ std::optional<OpCode> FindOp(std::string_view name) {
   return std::nullopt;
 }
 
+std::optional<Dtype> FindDtype(std::string_view name) {
+  for (const Dtype dtype :
+       {Dtype::kBf16, Dtype::kFp16, Dtype::kFp32, Dtype::kFp64, Dtype::kInt32, Dtype::kUint8}) {
+    if (name == Name(dtype)) return dtype;
+  }
+  return std::nullopt;
+}
+
 }  // namespace twinstep

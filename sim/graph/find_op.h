@@ -1,4 +1,4 @@
-// An operation by its name.
+// An operation and a type of numbers by its name.
 #pragma once
 
 #include <optional>
@@ -10,5 +10,8 @@ namespace twinstep {
 
 // "gemm_forward": what Name(OpCode) says. Nothing for another name.
 std::optional<OpCode> FindOp(std::string_view name);
+
+// "bf16", likewise.
+std::optional<Dtype> FindDtype(std::string_view name);
 
 }  // namespace twinstep

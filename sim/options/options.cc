@@ -57,6 +57,11 @@ OptionSpec Writes(OptionSpec option) {
   return option;
 }
 
+OptionSpec MakesFolder(OptionSpec option) {
+  option.file = FileUse::kFolderMade;
+  return option;
+}
+
 std::optional<std::string> Options::Get(std::string_view name) const {
   for (const Option& option : given_) {
     if (option.name == name) return option.value;

@@ -15,7 +15,7 @@
 namespace twinstep {
 
 // What a verb does with the file that an option names (sim/options/output_files.h).
-enum class FileUse { kNoFile, kRead, kWritten };
+enum class FileUse { kNoFile, kRead, kWritten, kFolderMade };
 
 struct OptionSpec {
   const char* name;
@@ -28,6 +28,8 @@ struct OptionSpec {
 // {"plan", "FILE", "..."} of an option whose value names a file: Reads({"plan", "FILE", "..."}).
 OptionSpec Reads(OptionSpec option);
 OptionSpec Writes(OptionSpec option);
+// Of one whose value names a folder that the verb writes files in, and makes where there is none.
+OptionSpec MakesFolder(OptionSpec option);
 
 struct OptionGroup {
   const char* title;

@@ -28,6 +28,12 @@ bool IsInput(const std::string& input, const std::string& path) {
   return std::filesystem::is_regular_file(input, error) && AreOneFile(input, path);
 }
 
+// A folder is no file, nor is one that it lies in.
+bool IsOrHolds(const std::string& path, const std::string& folder) {
+  const std::filesystem::path outer = WrittenPath(path), inner = WrittenPath(folder);
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
 std::vector<OutputFile> OutputsOf(const Options& options) {
   std::vector<OutputFile> outputs;
   for (const Option& option : options.given()) {
@@ -51,6 +57,9 @@ Status CheckOutputFiles(const Options& options, const std::vector<std::string>& 
       return OptionError(name, StrCat(path, " is what is read, and would be overwritten"));
     }
     for (const Option& option : options.given()) {
+      if (option.file == FileUse::kFolderMade && i < of_options && IsOrHolds(path, option.value)) {
+        return OptionError(name, StrCat(path, " is a folder of --", option.name, ", and no file"));
+      }
       if (option.file != FileUse::kRead || !IsInput(option.value, path)) continue;
       return OptionError(
           name, StrCat(path, " is what --", option.name, " reads, and would be overwritten"));

@@ -1,6 +1,7 @@
-// Files that a verb writes, before it writes any: none may be one that it reads, or one that it
-// writes for another option, by whatever name or link. RunVerb asks for all that options name
-// (Reads and Writes of sim/options/options.h); verbs ask again for what they only know later:
+// Files that a verb writes, before it writes any: none may be one that it reads, one that it writes
+// for another option, or a folder that it makes for one, by whatever name or link. RunVerb asks for
+// all that options name (Reads, Writes and MakesFolder of sim/options/options.h); verbs ask again
+// for what they only know later:
 //
 //   Status free = CheckOutputFiles(options, FilesOfTrace(name));
 #pragma once

@@ -150,10 +150,9 @@ const std::vector<OptionGroup>& MergeGroups() {
       {"Output",
        {Writes({"json", "FILE|-",
                 "the ranking as JSON; - : to standard output, in place of the text"}),
-        {"plans", "DIR",
-         "the best plans as files that `simulate` and `train` take with --plan; a folder holds "
-         "those "
-         "of one search"},
+        MakesFolder({"plans", "DIR",
+                     "the best plans as files that `simulate` and `train` take with --plan; a "
+                     "folder holds those of one search"}),
         Writes({"plot", "FILE", "scaling over GPUs as a picture (.svg)"}),
         {"help", nullptr, "this text"}}}};
   return kGroups;

@@ -100,10 +100,9 @@ const std::vector<OptionGroup>& Groups() {
         Writes({"json", "FILE|-",
                 "the ranking as JSON; - : to standard output, in place of the text"}),
         Writes({"csv", "FILE", "every plan as a line of a table"}),
-        {"plans", "DIR",
-         "the best plans as files that `simulate` and `train` take with --plan; a folder holds "
-         "those "
-         "of one search"},
+        MakesFolder({"plans", "DIR",
+                     "the best plans as files that `simulate` and `train` take with --plan; a "
+                     "folder holds those of one search"}),
         Writes({"plot", "FILE", "scaling over --gpus as a picture (.svg)"}),
         {"help", nullptr, "this text"}}},
   };

@@ -15,6 +15,22 @@ bool IsNameCharacter(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.';
 }
 
+// What no name begins with: 6, -6, .5e-06.
+bool BeginsNumber(char c) {
+  return std::isdigit(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '+' || c == '.';
+}
+
+// An exponent has a sign within.
+std::size_t EndOfWord(std::string_view text, std::size_t at) {
+  const bool is_number = BeginsNumber(text[at]);
+  for (++at; at < text.size(); ++at) {
+    const bool is_sign = is_number && (text[at] == '-' || text[at] == '+') &&
+                         (text[at - 1] == 'e' || text[at - 1] == 'E');
+    if (!IsNameCharacter(text[at]) && !is_sign) break;
+  }
+  return at;
+}
+
 struct Field {
   std::string_view name;
   std::size_t begin;
@@ -38,6 +54,7 @@ FieldAt FindField(std::string_view text, std::size_t offset) {
   std::vector<Field> open;  // Enclosing messages.
   Field current{{}, 0};     // Its name was read; its value, perhaps not.
   bool has_value = true;
+  bool in_list = false;  // [6, 7]
   for (std::size_t at = 0; at < text.size() && at <= offset;) {
     const char c = text[at];
     if (c == '#') {
@@ -47,17 +64,22 @@ FieldAt FindField(std::string_view text, std::size_t offset) {
       has_value = true;
     } else if (c == '{' || c == '<') {
       if (open.size() < kMaxDepth) open.push_back(current);
+      current.name = {};
       has_value = true;
+      in_list = false;
       ++at;
     } else if (c == '}' || c == '>') {
       if (!open.empty()) open.pop_back();
       current = {{}, at};
       has_value = true;
       ++at;
-    } else if (IsNameCharacter(c)) {
-      std::size_t end = at;
-      while (end < text.size() && IsNameCharacter(text[end])) ++end;
-      if (has_value) {
+    } else if (c == '[' || c == ']') {
+      in_list = c == '[';
+      has_value = true;
+      ++at;
+    } else if (IsNameCharacter(c) || BeginsNumber(c)) {
+      const std::size_t end = EndOfWord(text, at);
+      if (has_value && !in_list && !BeginsNumber(c)) {
         current = {text.substr(at, end - at), at};
         has_value = false;
       } else {

@@ -25,6 +25,7 @@ Result<Options> Parse(const std::vector<std::string>& arguments) {
                                                      {"tp", "N", ""},
                                                      Writes({"json", "FILE|-", ""}),
                                                      Writes({"html", "FILE", ""}),
+                                                     MakesFolder({"traces", "FOLDER", ""}),
                                                      {"help", nullptr, ""}}}};
   return ParseOptions(kGroups, "verb", arguments);
 }
@@ -88,6 +89,25 @@ TEST_F(OutputFilesTest, OneFileIsNotWrittenTwice) {
       }
     }
   }
+}
+
+TEST_F(OutputFilesTest, AFolderIsNoFile) {
+  const auto error = [](const std::string& path) {
+    return "--json: " + path + " is a folder of --traces, and no file";
+  };
+  for (const std::string& a : NamesOfNew()) {
+    for (const std::string& b : NamesOfNew()) {
+      EXPECT_EQ(ErrorOf({"--json", a, "--traces", b}), error(a));
+      EXPECT_EQ(ErrorOf({"--traces", b, "--json", a}), error(a));
+      EXPECT_EQ(ErrorOf({"--json", a + "/file", "--traces", b}), "");
+      // Nothing is made behind a link to nothing.
+      if (fs::is_symlink(b)) continue;
+      EXPECT_EQ(ErrorOf({"--json", a, "--traces", b + "/"}), error(a));
+      EXPECT_EQ(ErrorOf({"--json", a, "--traces", b + "/within/it"}), error(a));
+    }
+    EXPECT_EQ(ErrorOf({"--json", a, "--traces", a + "er"}), "");
+  }
+  EXPECT_EQ(ErrorOf({"--json", "-", "--traces", File("new")}), "");
 }
 
 TEST_F(OutputFilesTest, WhatIsNoFileOrDiffersIsFine) {

@@ -127,6 +127,33 @@ TEST(FindFieldTest, KnowsNestingCommentsAndStrings) {
   EXPECT_EQ(FindField("}}}>", 3).path, "");
 }
 
+// A sign within a number, or a list, takes no value for a name.
+TEST(FindFieldTest, KnowsNumbersAndLists) {
+  const std::string text = "a: 1.2e-06 b: -5E+7 c: [6, X, 1e-3] d: [] e { f: 8 } g: 9";
+  const auto path = [&](const char* mark) { return FindField(text, text.find(mark)).path; };
+  EXPECT_EQ(path("06"), "a");
+  EXPECT_EQ(path("-5"), "b");
+  EXPECT_EQ(path("7"), "b");
+  EXPECT_EQ(path("X"), "c");
+  EXPECT_EQ(path("1e"), "c");
+  EXPECT_EQ(path("[]"), "d");
+  EXPECT_EQ(path("8"), "e.f");
+  EXPECT_EQ(path("9"), "g");
+  // A message is no field of itself.
+  EXPECT_EQ(path("{"), "e");
+  EXPECT_EQ(FindField(text, text.find('{')).begin, text.find("e {"));
+}
+
+TEST(ParseTextTest, NamesTheFieldBehindAnExponent) {
+  const std::string before = "collectives { relative_spread: 1.2e-06 ";
+  EXPECT_THAT(Failure<Profile>(before + "takes_turns: 2 }"),
+              StartsWith("f:1:53: collectives.takes_turns: Integer out of range (2)"));
+  EXPECT_THAT(Failure<Profile>("operators { median_s: 2e-06 fusion: WITH }"),
+              StartsWith("f:1:37: operators.fusion: 'WITH' is none of ALONE, WITH_NEXT, "));
+  EXPECT_THAT(Failure<Profile>("dispatch_s: 2.3e-06\nclocks { boost_s: 1 }\nclocks { boost_s: 1 }"),
+              StartsWith("f:3:8: clocks: Non-repeated field \"clocks\" is specified multiple"));
+}
+
 TEST(OffsetOfTest, CountsTabsAsTheParserDoes) {
   EXPECT_EQ(OffsetOf("a\n\tb", 1, 8), 3u);
   EXPECT_EQ(OffsetOf("a\nbc", 1, 1), 3u);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -174,6 +175,24 @@ TEST_F(ValidateCommand, WhatIsMissingOrWrongIsNamed) {
   EXPECT_THAT(ErrorOf({"--cluster", "cpu-x2", "--save-traces", data_}), HasSubstr("cannot create"));
   const std::string nowhere = data_ + "/report.json";
   EXPECT_THAT(ErrorOf({"--cluster", "cpu-x2", "--json", nowhere}), HasSubstr(nowhere));
+}
+
+TEST_F(ValidateCommand, AFolderOfTracesIsNoReport) {
+  const std::string name = folder_.File("both");
+  for (const std::string& folder : {name, name + "/", name + "/traces"}) {
+    EXPECT_THAT(ErrorOf({"--cluster", "cpu-x2", "--json", name, "--save-traces", folder}),
+                HasSubstr("--json: " + name + " is a folder of --save-traces, and no file"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(name));
+}
+
+// Whoever gave no --cluster has nothing to change there.
+TEST_F(ValidateCommand, TheOptionThatSaysGpusIsNamed) {
+  const std::string profile = folder_.File("profile.textproto");
+  WriteBytes(profile, "measured_on { name: 'measured' base: 'h200' nodes: 1 node { gpus: 2 } }");
+  EXPECT_THAT(ErrorOf({"--profile", profile}), HasSubstr("--profile: measured has GPUs, and the "));
+  EXPECT_THAT(ErrorOf({"--profile", profile, "--cluster", "h800"}),
+              HasSubstr("--cluster: h800 has GPUs, and the "));
 }
 
 // Before a GPU is looked for, and before anything is measured.
