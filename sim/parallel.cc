@@ -41,6 +41,4 @@ Status ForEachInParallel(std::size_t count, int jobs,
   return Unit{};
 }
 
-int HardwareThreads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
-
 }  // namespace twinstep

@@ -19,7 +19,4 @@ Status ForEachInParallel(std::size_t count, int jobs,
 // What a user may ask for: systems refuse to start many more.
 inline constexpr std::int64_t kMostThreads = 1024;
 
-// Of this machine, at least 1.
-int HardwareThreads();
-
 }  // namespace twinstep

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "exec/runtime/process_place.h"
+#include "sim/hardware_threads.h"
 #include "sim/options/input_options.h"
 #include "sim/options/read_option.h"
 #include "sim/str_cat.h"
@@ -77,7 +77,7 @@ Result<ValidateInput> ReadValidateInput(const Options& options) {
   input.train = std::move(train).value();
   input.train.record_times = true;
   if (input.train.threads <= 0) {
-    input.train.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    input.train.threads = HardwareThreads();
   }
   input.train.quick_weights =
       input.train.backend == BackendKind::kCuda && input.train.init_from.empty();

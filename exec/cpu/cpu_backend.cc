@@ -5,11 +5,11 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "exec/cpu/task_call.h"
 #include "exec/runtime/operand_addresses.h"
+#include "sim/hardware_threads.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
@@ -30,7 +30,7 @@ void CpuBackend::FreeArena::operator()(std::byte* arena) const { std::free(arena
 
 CpuBackend::CpuBackend(const CpuBackendOptions& options) : options_(options) {
   if (options_.threads <= 0) {
-    options_.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    options_.threads = HardwareThreads();
   }
   if (!options_.kernel) options_.kernel = [](TaskId, const KernelCall& call) { RunKernel(call); };
 }

@@ -3,12 +3,12 @@
 #include "exec/cuda/cuda_backend.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "exec/cuda/cuda_device.h"
 #include "exec/cuda/cuda_error.h"
 #include "exec/cuda/placement.h"
+#include "sim/hardware_threads.h"
 #include "sim/str_cat.h"
 
 namespace twinstep::cuda {
@@ -18,7 +18,7 @@ namespace {
 int HostThreads(const CudaOptions& options) {
   if (options.host_threads > 0) return options.host_threads;
   if (options.processes != nullptr) return options.processes->cores();
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return HardwareThreads();
 }
 
 }  // namespace

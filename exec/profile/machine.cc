@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
-#include <thread>
 
 #include "exec/cpu/blas.h"
 #include "exec/profile/statistics.h"
 #include "sim/format.h"
+#include "sim/hardware_threads.h"
 #include "sim/str_cat.h"
 #include "sim/version.h"
 
@@ -63,7 +63,7 @@ std::int64_t MemoryLine(std::string_view meminfo, std::string_view name) {
 
 Machine ReadMachine() {
   Machine machine{.cpu = CpuModel(ReadAll("/proc/cpuinfo")),
-                  .cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency())),
+                  .cores = HardwareThreads(),
                   .memory_bytes = MemoryLine(ReadAll("/proc/meminfo"), "MemTotal"),
                   .cache_bytes = LastCacheBytes()};
   if (machine.cpu.empty()) machine.cpu = "unknown CPU";

@@ -12,7 +12,7 @@ namespace twinstep {
 
 struct Machine {
   std::string cpu;  // "AMD EPYC 9554", "unknown" where the system does not say.
-  int cores = 1;
+  int cores = 1;    // That this process may run on.
   std::int64_t memory_bytes = 0;
   std::int64_t cache_bytes = 0;  // Of the last level; 0 = none or unknown.
 };

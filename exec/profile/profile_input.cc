@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <thread>
 #include <utility>
 
 #include "exec/cuda/gpu_cluster.h"
@@ -11,6 +10,7 @@
 #include "exec/runtime/text_data.h"
 #include "hw_specs/validate_profile.h"
 #include "model_zoo/validate_model.h"
+#include "sim/hardware_threads.h"
 #include "sim/options/input_options.h"
 #include "sim/options/local_plan.h"
 #include "sim/options/plan_options.h"
@@ -87,7 +87,7 @@ Status ReadOutput(const Options& options, ProfileInput* input) {
 }
 
 Status ReadMeasurement(const Options& options, ProfileInput* input) {
-  input->threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  input->threads = HardwareThreads();
   input->seconds = kDefaultSeconds;
   if (const auto data = options.Get("data")) {
     const Status bytes = CheckByteVocabulary(input->model.vocab_size());

@@ -10,6 +10,7 @@
 #include "exec/runtime/element_io.h"
 #include "exec/runtime/tensor_runs.h"
 #include "sim/graph/symbolic_tensors.h"
+#include "sim/hardware_threads.h"
 
 namespace twinstep {
 namespace {
@@ -91,7 +92,7 @@ void ForParts(std::int64_t count, int most_threads, const Body& body) {
 
 void InitializeStates(const Model& model, const TaskGraph& graph, std::uint64_t seed,
                       Backend* backend, int threads) {
-  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  if (threads <= 0) threads = HardwareThreads();
   const std::vector<TensorPlace> places = PlaceTensors(graph);
   std::vector<std::byte> bytes;
   for (std::size_t i = 0; i < graph.tensors.size(); ++i) {

@@ -6,6 +6,7 @@
 #include "sim/evaluate/cross_validate.h"
 #include "sim/evaluate/evaluation_report.h"
 #include "sim/evaluate/suites/find_suite.h"
+#include "sim/hardware_threads.h"
 #include "sim/options/options.h"
 #include "sim/options/output_files.h"
 #include "sim/options/positional.h"
@@ -27,7 +28,8 @@ const std::vector<OptionGroup>& Groups() {
         {"cross-validate", nullptr,
          "fit the constants that each suite names as fitted to half of its rows, and judge them "
          "on the other half (up to some minutes a suite)"},
-        {"jobs", "N", "threads (default: the machine's cores); the result does not depend on it"}}},
+        {"jobs", "N",
+         "threads (default: the cores it may use); the result does not depend on it"}}},
       {"Output",
        {{"summary", nullptr, "no line a row"},
         Writes(

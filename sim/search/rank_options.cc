@@ -4,6 +4,7 @@
 #include <set>
 #include <string_view>
 
+#include "sim/hardware_threads.h"
 #include "sim/options/input_options.h"
 #include "sim/options/plan_options.h"
 #include "sim/options/read_option.h"
@@ -93,7 +94,7 @@ const std::vector<OptionGroup>& Groups() {
          "how far from the optimum the answer may be; 0: proven to be the best (default: 0.001)"},
         {"time-limit", "S", "stop after so many seconds and say which gap is certified"},
         {"top", "K", "of the plans that are replayed, the best to show (default: 5)"},
-        {"threads", "N", "(default: as the machine has); the answer does not depend on it"},
+        {"threads", "N", "(default: the cores it may use); the answer does not depend on it"},
         {"shard", "I/N", "search the I-th of N parts; `twinstep merge` joins their --json files"}}},
       {"Output",
        {{"explain", nullptr, "what became of every plan, one line each"},

@@ -9,13 +9,13 @@
 #include <cstdlib>
 #include <optional>
 #include <stop_token>
-#include <thread>
 #include <vector>
 
 #include "exec/cuda/host_worker.h"
 #include "exec/cuda/memory.h"
 #include "exec/profile/machine.h"
 #include "sim/cost/link_map.h"
+#include "sim/hardware_threads.h"
 #include "tests/exec/cuda/value_or_die.h"
 
 namespace twinstep {
@@ -32,8 +32,6 @@ void Check(cudaError_t code) {
 
 constexpr std::int64_t kMostElements = std::int64_t{1} << 26;  // Of Adam.
 
-int Cores() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
-
 // What runs beside a copy: bits of these.
 enum Company : unsigned { kAlone = 0, kBesideCopies = 1, kBesideAdam = 2, kCompanies = 4 };
 constexpr std::array<const char*, kCompanies> kCompanyNames{"alone", "beside the other direction",
@@ -48,14 +46,14 @@ class AdamLoad {
   explicit AdamLoad(std::int64_t elements) : elements_(elements) {
     for (cuda::HostMemory& x : memory_) {
       x = ValueOrDie(cuda::HostMemory::Allocate(static_cast<std::size_t>(elements) * sizeof(float),
-                                                /*pinned=*/true, Cores()));
+                                                /*pinned=*/true, HardwareThreads()));
     }
     thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
   }
 
  private:
   void Run(const std::stop_token& stop) {
-    cuda::HostWorker worker(Cores());
+    cuda::HostWorker worker(HardwareThreads());
     // Gradient, master, moments; parameter.
     const std::array<const std::byte*, 4> reads{memory_[0].get(), memory_[1].get(),
                                                 memory_[2].get(), memory_[3].get()};
@@ -82,7 +80,8 @@ class LinkProbe {
         copies_((kCopiedBytes + bytes_ - 1) / bytes_) {
     Check(cudaEventCreate(&begin_));
     for (Direction& x : directions_) {
-      x.host = ValueOrDie(cuda::HostMemory::Allocate(bytes_ * buffers_, /*pinned=*/true, Cores()));
+      x.host = ValueOrDie(
+          cuda::HostMemory::Allocate(bytes_ * buffers_, /*pinned=*/true, HardwareThreads()));
       x.device = ValueOrDie(cuda::AllocateDevice(bytes_));
       Check(cudaStreamCreateWithFlags(&x.stream, cudaStreamNonBlocking));
       x.ends.resize(copies_);
@@ -261,7 +260,7 @@ void PrintCopies(std::size_t direction, const std::array<std::vector<Span>, 2>& 
 }
 
 void PrintAdam(const std::vector<Span>& updates, const std::array<std::vector<Span>, 2>& copies) {
-  const double triad = MeasureRates(Cores()).dram_bytes_per_s;
+  const double triad = MeasureRates(HardwareThreads()).dram_bytes_per_s;
   Total all, beside;
   for (const Span& x : updates) {
     all.Add(x);
