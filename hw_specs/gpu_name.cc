@@ -1,7 +1,23 @@
 #include "hw_specs/gpu_name.h"
 
+#include <algorithm>
+#include <cctype>
+
 namespace twinstep {
 namespace {
+
+bool IsDigit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+
+std::string_view Chip(std::string_view name) {
+  constexpr std::string_view kBetween = " -_";
+  constexpr std::ptrdiff_t kDigits = 3;  // Of sizes of memory there are two.
+  while (!name.empty()) {
+    const std::string_view word = name.substr(0, name.find_first_of(kBetween));
+    if (std::ranges::count_if(word, IsDigit) >= kDigits) return word;
+    name.remove_prefix(std::min(name.size(), word.size() + 1));
+  }
+  return {};
+}
 
 std::string_view WithoutMaker(std::string_view name) {
   constexpr std::string_view kMaker = "NVIDIA ";
@@ -12,6 +28,11 @@ std::string_view WithoutMaker(std::string_view name) {
 
 bool IsSameGpu(std::string_view a, std::string_view b) {
   return !a.empty() && WithoutMaker(a) == WithoutMaker(b);
+}
+
+bool AreOtherChips(std::string_view a, std::string_view b) {
+  const std::string_view of_a = Chip(a), of_b = Chip(b);
+  return !of_a.empty() && !of_b.empty() && of_a != of_b;
 }
 
 }  // namespace twinstep

@@ -36,7 +36,8 @@ bool IsOwnProtobuf(const std::string& file) {
 }
 
 constexpr const char* kFormats =
-    "traces are read from .pb and .json of ours, .json and .json.gz of PyTorch's profiler, .et of "
+    "traces are read from .pb, .pb.gz and .json of ours, .json and .json.gz of PyTorch's profiler, "
+    ".et of "
     "Chakra";
 
 // The reason why a file that is no trace cannot be read is seldom its first byte.
@@ -117,9 +118,10 @@ ReadReport ReportOf(const std::vector<KinetoTrace>& files) {
       report.remarks.push_back(StrCat(file.path, ": the list of events is not closed"));
     }
     if (!file.device_names.empty()) {
-      const std::string remark = StrCat("device ", file.device_names[0]);
-      if (std::find(report.remarks.begin(), report.remarks.end(), remark) == report.remarks.end()) {
-        report.remarks.push_back(remark);
+      const std::string& device = file.device_names[0];
+      if (std::ranges::count(report.devices, device) == 0) {
+        report.devices.push_back(device);
+        report.remarks.push_back("device " + device);
       }
     }
   }

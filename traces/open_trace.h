@@ -39,9 +39,10 @@ struct ReadReport {
   std::string format;              // "Kineto (PyTorch profiler)".
   std::vector<std::string> files;  // As read, one a process or rank.
   std::int64_t events = 0;
-  std::vector<ReadCount> read;     // Used.
-  std::vector<ReadCount> unknown;  // Of no known category: kept, and counted nowhere as busy.
-  std::vector<ReadCount> skipped;  // By reason.
+  std::vector<ReadCount> read;       // Used.
+  std::vector<ReadCount> unknown;    // Of no known category: kept, and counted nowhere as busy.
+  std::vector<ReadCount> skipped;    // By reason.
+  std::vector<std::string> devices;  // "NVIDIA H200", of each file's first, once.
   std::vector<std::string> remarks;
 };
 

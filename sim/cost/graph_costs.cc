@@ -6,6 +6,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "hw_specs/gpu_name.h"
 #include "sim/cost/collective_cost.h"
 #include "sim/cost/efficiency.h"
 #include "sim/cost/framework_costs.h"
@@ -54,6 +55,7 @@ class CostBuilder {
     adam_is_measured_ = profile != nullptr && profile->gpu_adam_params_per_s() > 0;
     host_adam_is_measured_ = profile != nullptr && profile->host_adam_params_per_s() > 0;
     if (profile != nullptr) rule_ = PairRuleOf(*profile);
+    if (profile != nullptr) CheckGpu(profile->measured_on().gpu().name(), cluster.gpu().name());
     const auto ranks = static_cast<std::int64_t>(graph.rank_class.size());
     out_.workers = WorkersOf(cluster, profile);
     has_gpu_speeds_ = !HasWorkers() && HasGpuSpeeds(profile, cluster, ranks);
@@ -541,6 +543,12 @@ class CostBuilder {
     }
     out_.flows.push_back(flow);
     return Unit{};
+  }
+
+  void CheckGpu(const std::string& measured, const std::string& simulated) {
+    if (!AreOtherChips(measured, simulated)) return;
+    out_.warnings.push_back(StrCat("the profile was measured on ", measured, ", not on ", simulated,
+                                   ": each time is scaled by what the two differ in on paper"));
   }
 
   std::uint32_t Append(const TaskCost& cost, const OpShape& shape) {

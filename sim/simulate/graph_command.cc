@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hw_specs/cluster.pb.h"
+#include "hw_specs/gpu_name.h"
 #include "sim/cost/graph_costs.h"
 #include "sim/format.h"
 #include "sim/options/input_options.h"
@@ -105,6 +106,13 @@ class Command {
 
   // What a cluster is for: tasks without a time, or another machine.
   Status Price() {
+    for (const std::string& device : opened_.report.devices) {
+      if (traced_on_ && AreOtherChips(device, traced_on_->gpu().name())) {
+        warnings_.push_back(StrCat("the trace is of ", device, ", and --traced-on says ",
+                                   traced_on_->name(), ", which has ", traced_on_->gpu().name(),
+                                   ": times are scaled by what differs from the latter"));
+      }
+    }
     const auto untimed = std::count_if(
         opened_.work.tasks.begin(), opened_.work.tasks.end(), [](const WorkTask& task) {
           return task.duration_ps == 0 && !task.hidden &&

@@ -443,6 +443,21 @@ TEST(ProfileInComputeCostsTest, TablesRatesAndWarnings) {
   EXPECT_EQ(costs.warnings[0], "extrapolated beyond what the profile has measured: add");
 }
 
+TEST(ProfileCostTest, AProfileOfAnotherChipIsTold) {
+  Profile profile;
+  profile.mutable_measured_on()->mutable_gpu()->set_name("NVIDIA H200");
+  Cluster cluster = PlainCluster();
+  const auto warnings = [&](const char* gpu) {
+    cluster.mutable_gpu()->set_name(gpu);
+    const Result<GraphCosts> costs = ComputeCosts(CostGraph(1).graph(), Model(), cluster, &profile);
+    return costs.ok() ? costs.value().warnings : std::vector{costs.error().message};
+  };
+  EXPECT_EQ(warnings("H200"), std::vector<std::string>{});
+  EXPECT_EQ(warnings("H800"),
+            std::vector<std::string>{"the profile was measured on NVIDIA H200, not on H800: each "
+                                     "time is scaled by what the two differ in on paper"});
+}
+
 // One operator in several parts of pairs.
 constexpr const char* kPairs = R"(
     operators { op: 'add' dtype: 'bf16' dims: 64 dims: 64 median_s: 1e-4 }

@@ -72,6 +72,20 @@ TEST(GraphCommandTest, ReplaysAsItWasAndWithChanges) {
   EXPECT_GT(slower.at("iteration_time_s"), same.at("iteration_time_s"));
 }
 
+TEST(GraphCommandTest, WhatWasTracedOnAnotherGpuIsTold) {
+  const std::string traced = ::testing::TempDir() + "/device.json";
+  std::ofstream(traced)
+      << R"({"deviceProperties":[{"id":0,"name":"NVIDIA A100-SXM4-80GB"}],"traceEvents":[)"
+      << R"({"ph":"X","cat":"kernel","name":"gemm","ts":1,"dur":30,"args":{"stream":7}}]})";
+  const auto warnings = [&](const char* traced_on) {
+    return JsonOf({"--graph", traced, "--cluster", "b200", "--traced-on", traced_on})
+        .at("warnings");
+  };
+  EXPECT_THAT(warnings("dgx-h100").dump(),
+              HasSubstr("the trace is of NVIDIA A100-SXM4-80GB, and --traced-on says dgx-h100"));
+  EXPECT_TRUE(warnings("dgx-a100").empty()) << warnings("dgx-a100");
+}
+
 TEST(GraphCommandTest, WritesTheTimeline) {
   const std::string trace = ::testing::TempDir() + "/what_if.pftrace";
   const Outcome outcome = Simulate(
