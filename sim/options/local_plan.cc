@@ -30,10 +30,8 @@ Result<std::int64_t> RanksOf(const Plan& plan) {
 }  // namespace
 
 OptionGroup LocalPlanOptions() {
-  OptionGroup group = PlanOptions();
-  AppendOptions(
-      {{"dp", "N", "data-parallel size d (default: 1); t c p d ranks run in this process"}},
-      &group.options);
+  OptionGroup group =
+      PlanOptions("data-parallel size d (default: 1); t c p d ranks run in this process");
   AppendOptions(ActivationOptions(), &group.options);
   AppendOptions({{"offload-ratio", "R",
                   "share of each activation block that waits in host memory, 0 to 1 (default: 0)"}},
@@ -47,7 +45,6 @@ Result<ResolvedPlan> ReadLocalPlan(const Options& options, const Model& model, C
   PlanRules rules;
   const Status read = FirstError(
       {ReadPlanOptions(options, &plan, &rules),
-       ReadInteger(options, "dp", 1, [&plan](auto x) { plan.set_data_parallel(x); }),
        ReadReal(options, "offload-ratio", 0, 1, [&plan](double x) { plan.set_offload_ratio(x); })});
   if (!read.ok()) return read.error();
   const Result<std::int64_t> ranks = RanksOf(plan);

@@ -58,6 +58,7 @@ Status ApplyFlags(const Options& options, Plan* plan) {
       ReadInteger(options, "tp", 1, [&](auto x) { plan->set_tensor_parallel(x); }),
       ReadInteger(options, "cp", 1, [&](auto x) { plan->set_context_parallel(x); }),
       ReadInteger(options, "pp", 1, [&](auto x) { plan->set_pipeline_parallel(x); }),
+      ReadInteger(options, "dp", 1, [&](auto x) { plan->set_data_parallel(x); }),
       ReadInteger(options, "virtual-stages", 1, [&](auto x) { plan->set_virtual_stages(x); }),
       ReadInteger(options, "layers-per-stage", 1, [&](auto x) { plan->set_layers_per_stage(x); }),
       ReadInteger(options, "micro-batch", 1, [&](auto x) { plan->set_micro_batch(x); }),
@@ -99,13 +100,14 @@ OptionGroup RecipeOptions() {
            {"attention-dropout", "X", "the same of an attention probability"}}};
 }
 
-OptionGroup PlanOptions() {
+OptionGroup PlanOptions(const char* data_parallel_help) {
   return {
       "Plan: how an iteration is spread (flags override the file)",
       {Reads({"plan", "FILE", "a text file of the schema sim/plan/plan.proto"}),
        {"tp", "N", "tensor-parallel size t (default: 1)"},
        {"cp", "N", "context-parallel size c (default: 1)"},
-       {"pp", "N", "pipeline-parallel size p (default: 1); the data-parallel size is GPUs/(t c p)"},
+       {"pp", "N", "pipeline-parallel size p (default: 1)"},
+       {"dp", "N", data_parallel_help},
        {"virtual-stages", "N", "stages of a device, v (default: 1)"},
        {"layers-per-stage", "N", "layers of a stage, l; p v l are the model's layers"},
        {"schedule", "NAME",

@@ -1,7 +1,7 @@
 // The options that say how a model is trained and how an iteration is spread, which several verbs
 // have.
 //
-//   groups = {..., RecipeOptions(), PlanOptions()};
+//   groups = {..., RecipeOptions(), PlanOptions("data-parallel size d")};
 //   Status plan = ApplyPlanOptions(options, &plan);        // Flags override the plan's file.
 //   Status recipe = ApplyRecipeOptions(options, model.mutable_recipe());
 #pragma once
@@ -22,8 +22,8 @@ std::vector<OptionSpec> BatchOptions();
 std::vector<OptionSpec> ActivationOptions();
 // --precision, --clip-norm, --dropout, --attention-dropout.
 OptionGroup RecipeOptions();
-// --plan, --tp, --schedule, ...
-OptionGroup PlanOptions();
+// --plan, --tp, --schedule, ...; what --dp means to the verb is its own to say.
+OptionGroup PlanOptions(const char* data_parallel_help);
 
 Status ApplyRecipeOptions(const Options& options, Recipe* recipe);
 

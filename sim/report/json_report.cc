@@ -136,6 +136,7 @@ void AddResults(const SimulationResults& results, ordered_json* json) {
   (*json)["tokens_per_s"] = results.tokens_per_s;
   (*json)["tokens_per_s_per_gpu"] = results.tokens_per_s_per_gpu;
   (*json)["mfu"] = results.mfu;
+  (*json)["peak_flops_per_s"] = results.peak_flops_per_s;
   (*json)["peak_gpu_memory_bytes"] = results.peak_gpu_bytes;
   (*json)["peak_host_memory_bytes"] = results.peak_host_bytes;
   (*json)["peak_host_memory_per_node_bytes"] = results.host.peak_bytes;

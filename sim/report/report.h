@@ -88,6 +88,7 @@ struct SimulationResults {
   double tokens_per_s = 0;
   double tokens_per_s_per_gpu = 0;
   double mfu = 0;
+  double peak_flops_per_s = 0;       // Of a GPU, which `mfu` is of.
   std::int64_t peak_gpu_bytes = 0;   // Of the fullest rank.
   std::int64_t peak_host_bytes = 0;  // Of the fullest rank.
   HostReport host;

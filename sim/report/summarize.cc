@@ -153,8 +153,9 @@ SimulationResults Summarize(const Report& report, const SimulationRun& run) {
           ? 0
           : static_cast<double>(report.TokensPerIteration()) / results.iteration_s;
   results.tokens_per_s_per_gpu = results.tokens_per_s / gpus;
+  results.peak_flops_per_s = PeakFlopsPerSecond(report.model.recipe(), report.cluster.gpu());
   results.mfu = Mfu(report.model, report.plan.sequence_length, results.tokens_per_s_per_gpu,
-                    PeakFlopsPerSecond(report.model.recipe(), report.cluster.gpu()));
+                    results.peak_flops_per_s);
   results.tasks = run.graph.TaskCount();
   for (TaskId id = 0; id < run.graph.TaskCount(); ++id) {
     results.extrapolated_tasks += run.costs.Of(id).extrapolated ? 1 : 0;

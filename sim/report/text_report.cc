@@ -10,6 +10,7 @@
 #include "sim/report/echo_text.h"
 #include "sim/report/remedies.h"
 #include "sim/report/text_table.h"
+#include "sim/str_cat.h"
 
 namespace twinstep {
 namespace {
@@ -85,7 +86,8 @@ std::string HeadlineText(const Report& report, const SimulationResults& results)
   text += ErrorBarText(report);
   text += Line("tokens/s", Count(std::llround(results.tokens_per_s)));
   text += Line("tokens/s/GPU", Grouped(results.tokens_per_s_per_gpu, 1));
-  text += Line("MFU", Percent(results.mfu));
+  text += Line("MFU",
+               StrCat(Percent(results.mfu), " of ", results.peak_flops_per_s / 1e12, " TFLOP/s"));
   text += Line("peak GPU memory", Bytes(static_cast<double>(results.peak_gpu_bytes)) + " of " +
                                       Bytes(static_cast<double>(report.gpu_memory_capacity_bytes)) +
                                       ", on rank " +

@@ -12,10 +12,12 @@ namespace twinstep {
 namespace {
 
 OptionGroup InputOptions() {
-  OptionGroup group = {"What to simulate",
-                       {ModelOption(),
-                        ClusterOption(),
-                        {"gpus", "N", "GPUs that the plan uses (default: all of the cluster)"}}};
+  OptionGroup group = {
+      "What to simulate",
+      {ModelOption(),
+       ClusterOption(),
+       {"gpus", "N",
+        "GPUs that the plan uses (default: t c p d with --dp, else all of the cluster)"}}};
   AppendOptions(BatchOptions(), &group.options);
   AppendOptions({FrameworkOption(),
                  ProfileOption(),
@@ -51,7 +53,9 @@ const std::vector<OptionGroup>& Groups() {
   static const std::vector<OptionGroup> kGroups = {
       InputOptions(),
       RecipeOptions(),
-      PlanOptions(),
+      PlanOptions(
+          "data-parallel size d (default: GPUs/(t c p)); says how many GPUs where --gpus does "
+          "not"),
       MemoryOptions(),
       ChunkOptions(),
       GraphOptions(),
@@ -67,7 +71,8 @@ const std::vector<OptionGroup>& Groups() {
         Writes(
             {"trace", "FILE",
              "when each task ran: .pftrace or .json (ui.perfetto.dev, chrome://tracing), .pb "
-             "(traces/trace.proto), or .et: Chakra execution traces, one a rank (FILE.0.et ...)"}),
+             "(traces/trace.proto), or .et: Chakra execution traces, one a rank (FILE.0.et ...); "
+             "`compare`, `show` and --graph read all of them but .pftrace"}),
         {"trace-flows", nullptr, "arrows along dependencies in a .json or .pftrace trace"},
         {"schedule-view", nullptr,
          "the pipeline as text, and where activation blocks are in each "

@@ -42,7 +42,7 @@ TEST(BlockListTest, ErrorsNameFileAndLine) {
 
 Result<Plan> Read(const std::vector<std::string>& arguments) {
   const Result<Options> options =
-      ParseOptions({PlanOptions(), ChunkOptions(), {"", ActivationOptions()}}, "test", arguments);
+      ParseOptions({PlanOptions(""), ChunkOptions(), {"", ActivationOptions()}}, "test", arguments);
   if (!options.ok()) return options.error();
   Plan plan;
   PlanRules rules;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "sim/report/text_table.h"
+#include "sim/simulate/simulate_input.h"
 #include "sim/simulate/sweep.h"
 
 namespace twinstep {
@@ -52,6 +53,20 @@ TEST(OptionsTest, HelpFitsTheWidth) {
   int count = 0;
   for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(line.size(), kReportWidth);
   EXPECT_GT(count, 40);
+}
+
+TEST(OptionsTest, DataParallelSaysHowManyGpus) {
+  const auto gpus = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"--model", "llama-7b", "--cluster", "h800"});
+    const Result<Options> options = ParseOptions(arguments);
+    const Result<SimulateInput> input = ReadInput(options.value());
+    return input.ok() ? input.value().gpus : -1;
+  };
+  EXPECT_EQ(gpus({"--dp", "4"}), 4);
+  EXPECT_EQ(gpus({"--dp", "4", "--tp", "2", "--pp", "2"}), 16);
+  EXPECT_EQ(gpus({"--dp", "4", "--gpus", "8"}), 8);  // And the plan says that they do not agree.
+  EXPECT_EQ(gpus({"--tp", "2"}), 256);
+  EXPECT_EQ(gpus({"--dp", "0"}), -1);
 }
 
 TEST(SweepTest, ExpandsEveryCombinationLastFieldFastest) {

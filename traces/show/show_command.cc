@@ -49,7 +49,8 @@ std::string Help() {
   return StrCat(
       "twinstep show: when each task of a trace ran, for a browser or a terminal\n\n"
       "  twinstep show TRACE [TRACE] [OPTION ...]\n\n"
-      "TRACE is what simulate and train write with --trace (.pb, .json, .et), a profile of PyTorch "
+      "TRACE is what simulate and train write with --trace (.pb, .pb.gz, .json, .et), a profile of "
+      "PyTorch "
       "(.json,\n"
       ".json.gz), or Chakra traces (.et); of several ranks, a folder or names with commas between "
       "them.\n"
