@@ -49,9 +49,9 @@ constexpr std::string_view kHelp = R"(twinstep compare: two traces of an iterati
 
   twinstep compare A B [OPTION ...]
 
-A and B are traces: .pb, .pb.gz or .json of `twinstep simulate --trace` and `train --trace`, or profiles of
-PyTorch (Kineto's Chrome JSON, .json or .json.gz), or Chakra traces (.et). Several ranks: a folder,
-or names with commas between them. Errors are A / B - 1.
+A and B are traces: .pb, .pb.gz or .json of `twinstep simulate --trace` and `train --trace`, or
+profiles of PyTorch (Kineto's Chrome JSON, .json or .json.gz), or Chakra traces (.et). Several
+ranks: a folder, or names with commas between them. Errors are A / B - 1.
 
 Traces of one graph, simulated or executed, are compared task by task; any others by phase, kind
 and operator: what the ranks do, and how much of it hides behind computation.

@@ -49,14 +49,12 @@ std::string Help() {
   return StrCat(
       "twinstep show: when each task of a trace ran, for a browser or a terminal\n\n"
       "  twinstep show TRACE [TRACE] [OPTION ...]\n\n"
-      "TRACE is what simulate and train write with --trace (.pb, .pb.gz, .json, .et), a profile of "
-      "PyTorch "
-      "(.json,\n"
-      ".json.gz), or Chakra traces (.et); of several ranks, a folder or names with commas between "
-      "them.\n"
-      "Of two traces, the page shows one above the other; of one graph, it sets the times of each "
-      "task\n"
-      "side by side.\n",
+      "TRACE is what simulate and train write with --trace (.pb, also compressed as .pb.gz, .json, "
+      ".et),\n"
+      "a profile of PyTorch (.json, .json.gz), or Chakra traces (.et); of several ranks, a folder "
+      "or\n"
+      "names with commas between them. Of two traces, the page shows one above the other; of one\n"
+      "graph, it sets the times of each task side by side.\n",
       OptionsHelp(Groups()),
       "\nExample\n"
       "  twinstep show simulated.pb executed.pb --html timeline.html\n");

@@ -168,7 +168,7 @@ TEST(ShowCommandTest, WritesAPageAndSaysWhatIsWrong) {
   EXPECT_THAT(error_of({WriteTiny("tiny.pftrace")}), HasSubstr("format is only written"));
   const std::string text = ::testing::TempDir() + "/model.textproto";
   std::ofstream(text) << "name: \"m\"";
-  EXPECT_THAT(error_of({text}), HasSubstr("traces are read from .pb and .json of ours"));
+  EXPECT_THAT(error_of({text}), HasSubstr("traces are read from .pb, .pb.gz and .json of ours"));
   EXPECT_THAT(error_of({trace, "--ranks", "2..9"}), HasSubstr("names no rank of"));
   EXPECT_THAT(error_of({trace, "--ranks", "two"}),
               HasSubstr("'two' is neither a rank nor a range"));
