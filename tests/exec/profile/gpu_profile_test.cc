@@ -7,70 +7,22 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <memory>
 #include <set>
 #include <string>
-#include <vector>
 
-#include "exec/cpu/cpu_backend.h"
 #include "exec/profile/build_profile.h"
-#include "hw_specs/validate_cluster.h"
-#include "hw_specs/validate_profile.h"
-#include "sim/cost/graph_costs.h"
-#include "sim/engine/engine.h"
-#include "sim/lower/lower.h"
 #include "sim/textproto/text_file.h"
-#include "tests/exec/profile/small_gpus.h"
+#include "tests/exec/profile/cpu_as_gpu.h"
 #include "tests/exec/runtime/small_models.h"
 #include "tests/exec/runtime/training_run.h"
 
 namespace twinstep {
 namespace {
 
-using testing::IsEmpty;
 using testing::IsSupersetOf;
 
 MATCHER_P(EqualsProfile, profile, "") {
   return google::protobuf::util::MessageDifferencer::Equals(arg, profile);
-}
-
-Result<std::unique_ptr<Backend>> MakeCpuBackend(const ProfileInput& /*input*/,
-                                                PairRule /*most_pairs*/, int /*first_gpu*/) {
-  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(CpuBackendOptions{.threads = 3}));
-}
-
-constexpr std::int64_t kKilobyte = 1024;
-
-ProbeSizes SmallSizes() {
-  return {.warm_up_s = 0.05,
-          .layers_s = 0.05,
-          .pause_s = 0,
-          .beside_bytes = 1024 * kKilobyte,
-          .copy_bytes = {kKilobyte, 1024 * kKilobyte},
-          .product = 64,
-          .device_copy_bytes = 256 * kKilobyte,
-          .launches = 20,
-          .collective_bytes = {kKilobyte, 64 * kKilobyte},
-          .least_adam_params_per_s = 1e8,
-          .clocks = {.long_rest_s = 0.01,
-                     .short_rest_s = 0.001,
-                     .steady_s = 0.02,
-                     .window_s = 0.001,
-                     .repeats = 2}};
-}
-
-ProfileInput InputOf(const Model& model, const std::vector<Plan>& plans, std::int64_t gpus = 1) {
-  ProfileInput input;
-  input.model = model;
-  input.on_gpu = true;
-  input.threads = 2;
-  input.seconds = 0.2;
-  for (const Plan& plan : plans) {
-    input.plans.push_back({.name = "",
-                           .cluster = SmallGpus(gpus),
-                           .plan = ResolvePlan(model, SmallGpus(gpus), plan, gpus).value()});
-  }
-  return input;
 }
 
 Plan ChunkPlanOf() {
@@ -81,45 +33,12 @@ Plan ChunkPlanOf() {
   return plan;
 }
 
-// Every primitive of the plans is in the profile, and the simulator takes it.
-void ExpectCovered(const ProfileInput& input, Profile* made = nullptr,
-                   const ProbeSizes& sizes = SmallSizes()) {
-  Progress progress(kStepsOfGpuMeasurement);
-  PhaseTimes times;
-  const Result<Profile> measured =
-      MeasureGpuProfile(input, MakeCpuBackend, sizes, &progress, &times);
-  ASSERT_TRUE(measured.ok()) << measured.error().message;
-  const Profile& profile = measured.value();
-  if (made != nullptr) *made = profile;
-  EXPECT_TRUE(ValidateProfile(profile, {}).ok()) << ValidateProfile(profile, {}).error().message;
-  EXPECT_TRUE(ValidateCluster(profile.measured_on()).ok());
-  EXPECT_GE(profile.interference().compute_beside_copy(), 1);
-  EXPECT_GT(profile.host_adam_params_per_s(), 0);
-  for (const PlanToMeasure& plan : input.plans) {
-    const TaskGraph graph = Lower(input.model, plan.cluster, plan.plan, {.fold = false}).value();
-    // The CPU's Adam is a rate, and no entry.
-    std::vector<std::string> missing = CoverageOf(profile, graph).missing;
-    std::erase_if(missing, [](const std::string& x) { return x.ends_with("on host"); });
-    EXPECT_THAT(missing, IsEmpty());
-    const Result<GraphCosts> costs =
-        ComputeCosts(graph, input.model, profile.measured_on(), &profile);
-    ASSERT_TRUE(costs.ok()) << costs.error().message;
-    EXPECT_TRUE(MakeFastEngine()->Run(graph, costs.value()).ok());
-  }
-  const bool has_peers = input.plans.front().plan.gpus > 1;
-  // Threads are too few for all lanes at once: some states are left out.
-  EXPECT_EQ(profile.host_copies_size() > 0, has_peers);
-  EXPECT_EQ(profile.collectives_size() > 0, has_peers);
-  EXPECT_EQ(profile.measured_on().node().nvlink().bytes_per_s() > 0, has_peers);
-  EXPECT_EQ(profile.measured_on().node().gpus(), input.plans.front().plan.gpus);
-}
-
 TEST(GpuProfile, CoversWhatPlansDoAndIsSimulated) {
   ProbeSizes sizes = SmallSizes();
   // Each chunk is of more, as those of a model of 13 B are: CPU Adam is measured all the same.
   sizes.adam_elements = 16;
-  ExpectCovered(InputOf(SmallModel("llama", FP32), {SmallPlan(1, 1, 1, 1), ChunkPlanOf()}), nullptr,
-                sizes);
+  ExpectCovered(GpuProfileInput(SmallModel("llama", FP32), {SmallPlan(1, 1, 1, 1), ChunkPlanOf()}),
+                nullptr, sizes);
 }
 
 TEST(GpuProfile, CoversPlansOfSeveralRanks) {
@@ -131,9 +50,9 @@ TEST(GpuProfile, CoversPlansOfSeveralRanks) {
   sharded.set_zero_stage(3);
   Plan chunks = ChunkPlanOf();
   chunks.set_data_parallel(2);
-  ExpectCovered(
-      InputOf(SmallModel("llama", FP32),
-              {SmallPlan(2, 1, 1, 1), SmallPlan(1, 2, 1, 1), interleaved, sharded, chunks}, 2));
+  ExpectCovered(GpuProfileInput(
+      SmallModel("llama", FP32),
+      {SmallPlan(2, 1, 1, 1), SmallPlan(1, 2, 1, 1), interleaved, sharded, chunks}, 2));
 }
 
 // Layers that keep everything have each sum in its product; a plan that drops or offloads something
@@ -144,7 +63,7 @@ TEST(GpuProfile, TellsPartsOfPairsApart) {
   offload.set_schedule(INTERLEAVED_1F1B);
   offload.set_offload_ratio(1);
   Profile profile;
-  ExpectCovered(InputOf(SmallModel("llama", FP32), {offload}, 2), &profile);
+  ExpectCovered(GpuProfileInput(SmallModel("llama", FP32), {offload}, 2), &profile);
   EXPECT_EQ(profile.fused_pairs(), Profile::ALL_PAIRS);
   std::set<std::string> parts;
   for (const OperatorSample& sample : profile.operators()) {
@@ -158,7 +77,7 @@ TEST(GpuProfile, TellsPartsOfPairsApart) {
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_THAT(read.value().message, EqualsProfile(profile));
 
-  ProfileInput deterministic = InputOf(SmallModel("llama", FP32), {SmallPlan(1, 1, 1, 1)});
+  ProfileInput deterministic = GpuProfileInput(SmallModel("llama", FP32), {SmallPlan(1, 1, 1, 1)});
   deterministic.deterministic = true;
   ExpectCovered(deterministic, &profile);
   EXPECT_EQ(profile.fused_pairs(), Profile::SAME_BITS);
@@ -202,10 +121,11 @@ TEST(GpuProfile, WhatPlansShareIsMeasuredOnce) {
                                            {"Adam on the host", 4},
                                            {"rates", 2},
                                            {"host memory", 0}};
-  EXPECT_EQ(RunsOf(InputOf(model, {ChunkPlanOf()})), once);
+  EXPECT_EQ(RunsOf(GpuProfileInput(model, {ChunkPlanOf()})), once);
   Plan more_micro_batches = ChunkPlanOf();
   more_micro_batches.set_global_batch(16);
-  EXPECT_EQ(RunsOf(InputOf(model, {ChunkPlanOf(), ChunkPlanOf(), more_micro_batches})), once);
+  EXPECT_EQ(RunsOf(GpuProfileInput(model, {ChunkPlanOf(), ChunkPlanOf(), more_micro_batches})),
+            once);
 
   // Other layers run by themselves and beside copies; all else is still together.
   Plan larger = ChunkPlanOf();
@@ -213,16 +133,18 @@ TEST(GpuProfile, WhatPlansShareIsMeasuredOnce) {
   std::map<std::string, int> with_larger = once;
   with_larger["layers alone"] += 1;
   with_larger["layers beside copies"] += 3;
-  EXPECT_EQ(RunsOf(InputOf(model, {ChunkPlanOf(), larger})), with_larger);
+  EXPECT_EQ(RunsOf(GpuProfileInput(model, {ChunkPlanOf(), larger})), with_larger);
 }
 
 TEST(GpuProfile, WhatPlansOfTwoRanksShareIsMeasuredOnce) {
   const Model model = SmallModel("llama", FP32);
-  const std::map<std::string, int> once = RunsOf(InputOf(model, {SmallPlan(1, 1, 1, 2)}, 2));
+  const std::map<std::string, int> once =
+      RunsOf(GpuProfileInput(model, {SmallPlan(1, 1, 1, 2)}, 2));
   EXPECT_EQ(once.at("collectives and messages"), 1);
   EXPECT_EQ(once.at("copies"), 11);  // Eight of them of both GPUs.
   EXPECT_EQ(once.at("layers beside collectives"), 1);
-  EXPECT_EQ(RunsOf(InputOf(model, {SmallPlan(1, 1, 1, 2), SmallPlan(1, 1, 1, 2)}, 2)), once);
+  EXPECT_EQ(RunsOf(GpuProfileInput(model, {SmallPlan(1, 1, 1, 2), SmallPlan(1, 1, 1, 2)}, 2)),
+            once);
 }
 
 }  // namespace
