@@ -548,7 +548,7 @@ class CostBuilder {
   void CheckGpu(const std::string& measured, const std::string& simulated) {
     if (!AreOtherChips(measured, simulated)) return;
     out_.warnings.push_back(StrCat("the profile was measured on ", measured, ", not on ", simulated,
-                                   ": each time is scaled by what the two differ in on paper"));
+                                   ": each time is scaled by what is modelled for both"));
   }
 
   std::uint32_t Append(const TaskCost& cost, const OpShape& shape) {

@@ -5,7 +5,7 @@
 
 #include "hw_specs/find_cluster.h"
 #include "hw_specs/frameworks/find_framework.h"
-#include "hw_specs/gpu_name.h"
+#include "hw_specs/measured_gpu.h"
 #include "hw_specs/validate_cluster.h"
 #include "hw_specs/validate_profile.h"
 #include "model_zoo/find_model.h"
@@ -90,9 +90,8 @@ Result<MachineOptions> ReadMachineOptions(const Options& options, const std::str
     Result<Cluster> cluster = ReadClusterOption(options);
     if (!cluster.ok()) return cluster.error();
     machine.cluster = std::move(cluster).value();
-    const Gpu& gpu = machine.cluster.gpu();
-    if (machine.profile && IsSameGpu(gpu.name(), machine.profile->measured_on().gpu().name())) {
-      *machine.profile->mutable_measured_on()->mutable_gpu() = gpu;
+    if (machine.profile && machine.profile->has_measured_on()) {
+      DescribeInTermsOf(machine.cluster, machine.profile->mutable_measured_on());
     }
     return machine;
   }
@@ -105,6 +104,7 @@ Result<MachineOptions> ReadMachineOptions(const Options& options, const std::str
     return OptionError("cluster",
                        "is missing, and the profile does not say what it was measured on");
   }
+  DescribeByDataSheet(machine.profile->mutable_measured_on());
   machine.cluster = machine.profile->measured_on();
   return machine;
 }

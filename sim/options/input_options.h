@@ -42,9 +42,9 @@ Result<Cluster> ReadClusterOption(const Options& options);
 Result<std::optional<Profile>> ReadProfileOption(const Options& options);
 
 // --cluster and --profile, of which either is given. Without --cluster: the machine that the
-// profile was measured on. Where the cluster has the very GPU that was measured, the profile's
-// measured_on gets the cluster's description of it, so that times carry over as they are, and
-// change as --set changes that description.
+// profile was measured on. The profile's measured_on gets the cluster's terms for its GPU
+// (hw_specs/measured_gpu.h), so that times of the very GPU carry over as they are, change as --set
+// changes its description, and go to another by what the descriptions of both say.
 struct MachineOptions {
   Cluster cluster;
   std::optional<Profile> profile;

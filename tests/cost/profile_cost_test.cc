@@ -455,7 +455,7 @@ TEST(ProfileCostTest, AProfileOfAnotherChipIsTold) {
   EXPECT_EQ(warnings("H200"), std::vector<std::string>{});
   EXPECT_EQ(warnings("H800"),
             std::vector<std::string>{"the profile was measured on NVIDIA H200, not on H800: each "
-                                     "time is scaled by what the two differ in on paper"});
+                                     "time is scaled by what is modelled for both"});
 }
 
 // One operator in several parts of pairs.
