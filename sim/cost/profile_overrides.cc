@@ -1,6 +1,7 @@
 #include "sim/cost/profile_overrides.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "sim/cost/efficiency.h"
 #include "sim/cost/host_copies.h"
@@ -17,6 +18,22 @@ double CopiesSlowdown(const Profile& profile) {
   if (profile.measured_on().node().gpus() < 2) return 0;
   if (!(x.h2d_beside_compute() > 0) || !(x.d2h_beside_compute() > 0)) return 0;
   return x.copy_beside_compute() / std::max(x.h2d_beside_compute(), x.d2h_beside_compute());
+}
+
+// Both directions of one GPU at once, which need not take the same time, from the largest copies
+// that were measured so; 0 = none were.
+double DuplexRate(const Profile& profile) {
+  std::int64_t largest = 0;
+  for (const CopySample& copy : profile.copies()) {
+    if (copy.both_ways_s() > 0) largest = std::max(largest, copy.bytes());
+  }
+  double h2d = 0, d2h = 0;
+  for (const CopySample& copy : profile.copies()) {
+    if (!(copy.both_ways_s() > 0) || copy.bytes() != largest) continue;
+    (copy.direction() == CopySample::H2D ? h2d : d2h) =
+        static_cast<double>(largest) / copy.both_ways_s();
+  }
+  return h2d > 0 && d2h > 0 ? h2d + d2h : 2 * std::max(h2d, d2h);
 }
 
 // What copies of all GPUs lose to each other beside computation as without it.
@@ -75,14 +92,7 @@ LinkOverrides OverridesOf(const Profile* profile) {
   overrides.copying_gpus =
       static_cast<double>(std::max<std::int64_t>(1, profile->measured_on().node().gpus()));
   overrides.copies_slowdown = CopiesSlowdown(*profile);
-  // Both directions at once, from the largest copy that was measured so.
-  std::int64_t largest = 0;
-  for (const CopySample& copy : profile->copies()) {
-    if (copy.both_ways_s() > 0 && copy.bytes() > largest) {
-      largest = copy.bytes();
-      overrides.duplex_bytes_per_s = 2 * static_cast<double>(copy.bytes()) / copy.both_ways_s();
-    }
-  }
+  overrides.duplex_bytes_per_s = DuplexRate(*profile);
   return overrides;
 }
 
