@@ -9,15 +9,25 @@
 #include "sim/str_cat.h"
 
 namespace twinstep {
+namespace {
+
+std::string WhyNone(cudaError_t code) {
+  if (code == cudaSuccess) return "the driver shows none";
+  // CUDA's own words speak of a version where there is no driver at all.
+  if (code == cudaErrorInsufficientDriver) {
+    return "there is no NVIDIA driver, or one that is too old for this CUDA";
+  }
+  return cudaGetErrorString(code);
+}
+
+}  // namespace
 
 Result<CudaDevice> DescribeCudaDevice(int device) {
   int count = 0;
   const cudaError_t code = cudaGetDeviceCount(&count);
   if (code != cudaSuccess || count == 0) {
-    return Error{.code = ExitCode::kNo,
-                 .message = StrCat("no GPU: ", code == cudaSuccess ? "the driver shows none"
-                                                                   : cudaGetErrorString(code)),
-                 .rule = "cuda-device"};
+    return Error{
+        .code = ExitCode::kNo, .message = StrCat("no GPU: ", WhyNone(code)), .rule = "cuda-device"};
   }
   if (device >= count) {
     return Error{.code = ExitCode::kNo,

@@ -97,8 +97,9 @@ Result<MachineOptions> ReadMachineOptions(const Options& options, const std::str
   }
   if (!machine.profile) {
     return Error{.message = StrCat("--cluster is missing, or a --profile, which says what it was "
-                                   "measured on (twinstep ",
-                                   verb, " --help)")};
+                                   "measured on",
+                                   verb == "validate" ? "; --profile auto measures first" : "",
+                                   " (twinstep ", verb, " --help)")};
   }
   if (!machine.profile->has_measured_on()) {
     return OptionError("cluster",

@@ -57,8 +57,13 @@ std::vector<std::string> ForHosts(const ResolvedPlan& plan) {
 }  // namespace
 
 std::string Remedies(const Report& report) {
-  if (!report.infeasible || !report.plan_is_valid) return "";
+  if (!report.infeasible) return "";
   const std::string& rule = report.infeasible->rule;
+  if (rule == "gpus-divide" || rule == "batch-divides") {
+    return "another number of GPUs (--gpus, or --dp; without either all of the cluster's are "
+           "taken)";
+  }
+  if (!report.plan_is_valid) return "";
   std::vector<std::string> remedies;
   if (rule == "gpu-memory") remedies = ForGpus(report.plan, /*is_budget=*/false);
   if (rule == "gpu-memory-budget") remedies = ForGpus(report.plan, /*is_budget=*/true);

@@ -82,7 +82,7 @@ std::string StepTable(const TaskGraph& graph, const Replay& replay, RankId rank,
   table.AddRow({"most", "", "", "", std::to_string(most.living), std::to_string(most.whole_on_gpu),
                 std::to_string(most.reload_buffers), std::to_string(most.on_host)});
   return StrCat("Activation blocks of rank ", graph.ranks[rank].global_rank,
-                " during each step: (micro-batch, stage)\n") +
+                " during each step: (micro-batch, stage of the pipeline)\n") +
          table.ToString();
 }
 

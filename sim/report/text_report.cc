@@ -61,7 +61,12 @@ std::string OffloadText(const Report& report) {
 }
 
 std::string ErrorBarText(const Report& report) {
-  if (report.error_bars.empty()) return Line("error bar", "unknown: no suite has runs on it");
+  if (report.error_bars.empty()) {
+    return Line("error bar",
+                report.profile.empty()
+                    ? "unknown: no suite has runs on it"
+                    : "unknown: `twinstep validate` finds it on the machine of the profile");
+  }
   std::string text;
   for (const ErrorBar& bar : report.error_bars) {
     std::string line = "+- " + Percent(bar.median) + " (worst " + Percent(bar.worst) + ") on " +

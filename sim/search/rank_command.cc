@@ -7,7 +7,9 @@
 #include <iterator>
 #include <optional>
 #include <sstream>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "sim/format.h"
 #include "sim/options/run_verb.h"
@@ -50,6 +52,29 @@ std::string MemoryText(const SimulateInput& input) {
   return text + (input.solve_offload ? "; as little offload as fits" : "");
 }
 
+// Choices that are searched only where several are given, and were not given.
+std::string KeptText(const RankProblem& problem) {
+  const Plan& plan = problem.input.plan;
+  if (!problem.pipelines) return "";
+  std::vector<std::string> kept;
+  if (problem.axes.micro_batch.empty()) {
+    kept.push_back(StrCat("micro-batch ", std::max<std::int64_t>(1, plan.micro_batch())));
+  }
+  if (problem.axes.zero_stage.empty()) {
+    kept.push_back(StrCat("ZeRO ", plan.has_zero_stage() ? plan.zero_stage() : 1));
+  }
+  if (problem.axes.tensor_overlap.empty()) {
+    const bool is_chunked = plan.tensor_parallel_overlap() == TP_OVERLAP_CHUNKED;
+    kept.push_back(StrCat("TP overlap ", is_chunked ? "chunked" : "none"));
+  }
+  if (problem.axes.data_overlap.empty()) {
+    kept.push_back(StrCat("DP overlap ", plan.data_parallel_overlap() ? "on" : "off"));
+  }
+  std::string text;
+  for (const std::string& choice : kept) text += (text.empty() ? "" : ", ") + choice;
+  return text;
+}
+
 Ranking EchoOf(const RankProblem& problem) {
   const SimulateInput& input = problem.input;
   Ranking report;
@@ -59,6 +84,7 @@ Ranking EchoOf(const RankProblem& problem) {
   if (input.framework) report.cluster += ", framework " + input.framework->name();
   report.memory = MemoryText(input);
   report.space = problem.space;
+  report.kept = KeptText(problem);
   report.fingerprint = Fingerprint(problem);
   report.sequence_length = input.plan.sequence_length() > 0 ? input.plan.sequence_length()
                                                             : input.model.max_sequence_length();

@@ -110,6 +110,7 @@ ordered_json RowJson(const RankRow& row) {
   VisitTerms(row.closed_form,
              [&json](const char* name, double term) { json["closed_form"][name] = term; });
   json["bound_s"] = row.bound_s;
+  json["warnings"] = row.warnings;
   return json;
 }
 
@@ -131,6 +132,7 @@ RankRow RowFrom(const ordered_json& json) {
     json.at("closed_form").at(name).get_to(term);
   });
   row.bound_s = json.at("bound_s");
+  json.at("warnings").get_to(row.warnings);
   return row;
 }
 
@@ -221,6 +223,7 @@ void VisitHead(ReportType& report, const Visit& visit) {
   visit("cluster", report.cluster);
   visit("memory", report.memory);
   visit("search", report.space);
+  visit("kept", report.kept);
   visit("fingerprint", report.fingerprint);
   visit("sequence_length", report.sequence_length);
   visit("gap", report.gap);

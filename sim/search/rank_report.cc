@@ -18,8 +18,10 @@ namespace {
 
 double Seconds(Picoseconds time) { return static_cast<double>(time) / kPicosecondsPerSecond; }
 
-// Not fused: a fused task of a backward would hide what of it is recomputation.
-Result<BreakdownSeconds> BreakDownPlan(const SimulateInput& input, const ResolvedPlan& plan) {
+// Fills what is told of ranked plans alone. Not fused: a fused task of a backward would hide what
+// of it is recomputation.
+Status FillRankedRow(const SimulateInput& input, RankRow* row) {
+  const ResolvedPlan& plan = row->plan;
   const Framework* framework = input.framework ? &*input.framework : nullptr;
   const Profile* profile = input.profile ? &*input.profile : nullptr;
   const Result<TaskGraph> graph =
@@ -33,7 +35,9 @@ Result<BreakdownSeconds> BreakDownPlan(const SimulateInput& input, const Resolve
   if (!replay.ok()) return replay.error();
   std::vector<std::uint32_t> class_size;
   for (const RankInfo& rank : graph.value().ranks) class_size.push_back(rank.class_size);
-  return MeanSeconds(BreakDown(graph.value(), replay.value()), class_size);
+  row->breakdown = MeanSeconds(BreakDown(graph.value(), replay.value()), class_size);
+  row->warnings = costs.value().warnings;
+  return Unit{};
 }
 
 RankRow MakeRow(const SimulateInput& input, const RankedPlan& ranked) {
@@ -140,10 +144,7 @@ Result<RankPoint> MakePoint(const SimulateInput& input, std::int64_t gpus, const
     point.ranking.push_back(MakeRow(input, result.plans[i]));
   }
   const auto break_down = [&](std::size_t i) -> Status {
-    Result<BreakdownSeconds> breakdown = BreakDownPlan(input, point.ranking[i].plan);
-    if (!breakdown.ok()) return breakdown.error();
-    point.ranking[i].breakdown = breakdown.value();
-    return Unit{};
+    return FillRankedRow(input, &point.ranking[i]);
   };
   const Status done = ForEachInParallel(point.ranking.size(), threads, break_down);
   if (!done.ok()) return done.error();

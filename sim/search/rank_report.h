@@ -34,6 +34,7 @@ struct RankRow {
   std::optional<double> mfu;
   std::optional<std::int64_t> peak_gpu_bytes, peak_host_bytes, peak_pinned_bytes;
   std::optional<BreakdownSeconds> breakdown;  // Of ranked plans; mean of the ranks.
+  std::vector<std::string> warnings;          // Of ranked plans: where their costs are guessed.
   std::string rule, message;                  // Where it is infeasible;
   std::int64_t excess_bytes = 0;              // by how much.
 
@@ -68,7 +69,8 @@ struct RankPoint {
 
 struct Ranking {
   std::string model, cluster, memory;  // Echo, a line each.
-  std::string space;                   // What was searched.
+  std::string space;                   // What was searched,
+  std::string kept;                    // and what was not, as nobody asked: "micro-batch 1".
   std::string fingerprint;             // Equal for the parts of one search.
   std::int64_t sequence_length = 0;
   double gap = 0;

@@ -4,6 +4,9 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "sim/format.h"
 #include "sim/plan/plan_names.h"
@@ -377,6 +380,28 @@ std::string HopeText(const Ranking& report) {
                        "host memory, and --maximize layers says which model fits.";
 }
 
+// Each once, with the plans that have it.
+std::string RowWarningsText(const Ranking& report, std::size_t width) {
+  std::vector<std::string> warnings;  // In order of appearance.
+  std::map<std::string, std::string> plans;
+  for (const RankPoint& point : report.points) {
+    for (std::size_t i = 0; i < point.ranking.size(); ++i) {
+      for (const std::string& warning : point.ranking[i].warnings) {
+        if (!plans.contains(warning)) warnings.push_back(warning);
+        std::string& of = plans[warning];
+        of += StrCat(of.empty() ? "" : ", ",
+                     report.points.size() > 1 ? StrCat(point.gpus, " GPUs: ") : "", i + 1);
+      }
+    }
+  }
+  std::string text = warnings.empty() ? "" : "\n";
+  for (const std::string& warning : warnings) {
+    text += Paragraph("Warning", kLabelWidth, StrCat(warning, " (plans ", plans[warning], ")"),
+                      LineWidth(width));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string ToText(const Ranking& report, bool explain, std::size_t width) {
@@ -385,6 +410,10 @@ std::string ToText(const Ranking& report, bool explain, std::size_t width) {
   text += Paragraph("cluster", kLabelWidth, report.cluster, LineWidth(width));
   text += Paragraph("memory", kLabelWidth, report.memory, LineWidth(width));
   text += Paragraph("search", kLabelWidth, report.space, LineWidth(width));
+  if (!report.kept.empty()) {
+    text += Paragraph("kept", kLabelWidth, report.kept + "; lists search others (--help)",
+                      LineWidth(width));
+  }
   if (report.shards > 1) {
     text += Paragraph("part", kLabelWidth, StrCat(report.shard, " of ", report.shards));
   }
@@ -398,6 +427,7 @@ std::string ToText(const Ranking& report, bool explain, std::size_t width) {
     const std::string hope = HopeText(report);
     if (!hope.empty()) text += "\n" + Paragraph("", 0, hope, LineWidth(width));
   }
+  text += RowWarningsText(report, width);
   if (explain) {
     for (const RankPoint& point : report.points) {
       if (is_sweep) text += PointText(point, width);

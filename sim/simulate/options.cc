@@ -12,12 +12,13 @@ namespace twinstep {
 namespace {
 
 OptionGroup InputOptions() {
-  OptionGroup group = {
-      "What to simulate",
-      {ModelOption(),
-       ClusterOption(),
-       {"gpus", "N",
-        "GPUs that the plan uses (default: t c p d with --dp, else all of the cluster)"}}};
+  OptionGroup group = {"What to simulate",
+                       {ModelOption(),
+                        ClusterOption(),
+                        {"gpus", "N",
+                         "GPUs that the plan uses (default: t c p d with --dp, or where threads "
+                         "serve the ranks, else "
+                         "all of the cluster)"}}};
   AppendOptions(BatchOptions(), &group.options);
   AppendOptions({FrameworkOption(),
                  ProfileOption(),

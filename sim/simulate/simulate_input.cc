@@ -49,11 +49,13 @@ Status ReadLimits(const Options& options, SimulateInput* input) {
   });
 }
 
-// Without --gpus: what the plan's sizes say, if they say all, else all of the cluster.
+// Without --gpus: what the plan's sizes say, if they say all, else all of the cluster. Where ranks
+// are served by threads there are as many as anyone wants, so as many as the plan needs.
 std::int64_t GpusOf(const Plan& plan, const Cluster& cluster) {
   const std::int64_t cluster_gpus = cluster.nodes() * cluster.node().gpus();
-  if (plan.data_parallel() <= 0) return cluster_gpus;
-  std::int64_t gpus = plan.data_parallel();
+  const bool on_threads = cluster.node().workers().threads() > 0;
+  if (plan.data_parallel() <= 0 && !on_threads) return cluster_gpus;
+  std::int64_t gpus = std::max<std::int64_t>(plan.data_parallel(), 1);
   for (const std::int64_t size :
        {plan.tensor_parallel(), plan.context_parallel(), plan.pipeline_parallel()}) {
     if (size > cluster_gpus || gpus > cluster_gpus) break;  // Too many already.

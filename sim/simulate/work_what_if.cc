@@ -28,7 +28,17 @@ std::vector<std::string> KnownWords() {
     words.emplace_back(Name(static_cast<OperatorClass>(i)));
   }
   for (int i = 0; i < kPhaseCount; ++i) words.emplace_back(Name(static_cast<Phase>(i)));
-  return words;
+  std::vector<std::string> once;  // Copies are kinds of tasks and of operators.
+  for (std::string& word : words) {
+    if (std::ranges::count(once, word) == 0) once.push_back(std::move(word));
+  }
+  return once;
+}
+
+std::string Joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
 }
 
 // Whether a word means a task. Hidden tasks are the host's time between launches.
@@ -136,8 +146,8 @@ Result<std::vector<WorkScale>> ParseWorkScales(const std::vector<std::string>& t
     }
     if (std::find(known.begin(), known.end(), scale.what) == known.end()) {
       return Error{.message = StrCat("--scale: '", scale.what,
-                                     "' is neither a kind of task or operator nor a phase",
-                                     DidYouMean(scale.what, known))};
+                                     "' is neither a kind of task or operator nor a phase: ",
+                                     Joined(known), DidYouMean(scale.what, known))};
     }
     scales.push_back(scale);
   }

@@ -12,10 +12,17 @@ constexpr std::size_t kLongestName = 100;
 
 char Lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
 
-bool BeginsWith(std::string_view text, std::string_view prefix) {
-  return text.size() >= prefix.size() &&
-         std::equal(prefix.begin(), prefix.end(), text.begin(),
-                    [](char a, char b) { return Lower(a) == Lower(b); });
+// Begins with the name, or has it behind a hyphen: "dgx-h100" of "h100".
+bool HasPart(std::string_view text, std::string_view name) {
+  const auto begins_at = [&](std::size_t at) {
+    return text.size() - at >= name.size() &&
+           std::equal(name.begin(), name.end(), text.begin() + static_cast<std::ptrdiff_t>(at),
+                      [](char a, char b) { return Lower(a) == Lower(b); });
+  };
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if ((at == 0 || text[at - 1] == '-') && begins_at(at)) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -46,7 +53,7 @@ std::vector<std::string> ClosestNames(std::string_view name,
   if (name.empty() || name.size() > kLongestName) return {};
   std::vector<std::pair<int, std::string>> near;
   for (const std::string& candidate : candidates) {
-    const int distance = BeginsWith(candidate, name) ? 1 : EditDistance(name, candidate);
+    const int distance = HasPart(candidate, name) ? 1 : EditDistance(name, candidate);
     // Half of the letters wrong: no longer a misspelling.
     const auto longest = static_cast<int>(std::max(name.size(), candidate.size()));
     if (2 * distance <= longest) near.emplace_back(distance, candidate);

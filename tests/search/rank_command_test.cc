@@ -18,6 +18,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 struct Answer {
   ExitCode code;
@@ -192,6 +193,49 @@ TEST(RankCommandTest, PartsOfAFileThatChangedMergeWithoutScaling) {
   const Answer merged = MergeParts("--part " + part);
   EXPECT_EQ(merged.code, ExitCode::kDone);
   EXPECT_THAT(merged.err, HasSubstr("without data-parallel scaling"));
+}
+
+// As `simulate` does, of the plans that are shown; parts keep it.
+TEST(RankCommandTest, GuessedTimesAreTold) {
+  const std::string profile = TemporaryFile("h200.textproto");
+  std::ofstream(profile) << R"(
+      name: "p" operators { op: "add" dtype: "bf16" dims: 64 dims: 64 median_s: 1e-5 }
+      measured_on {
+        name: "measured" nodes: 1
+        gpu { name: "NVIDIA H200" memory_bytes: 150000000000 bf16_flops_per_s: 700e12
+              memory_bytes_per_s: 4e12 }
+        node { gpus: 1 pcie { h2d_bytes_per_s: 50e9 d2h_bytes_per_s: 50e9 }
+               host { memory_bytes: 100000000000 dram_bytes_per_s: 90e9 cores: 16 } }
+      })";
+  const std::string problem = std::string(kProblem) + "--gpus 8 --profile " + profile;
+  const Answer whole = Rank(problem);
+  ASSERT_EQ(whole.code, ExitCode::kDone) << whole.err;
+  EXPECT_THAT(whole.out,
+              HasSubstr("Warning     the profile was measured on NVIDIA H200, not on A100"));
+  EXPECT_THAT(whole.out,
+              HasSubstr("Warning     extrapolated beyond what the profile has measured"));
+  EXPECT_THAT(whole.out, HasSubstr("(plans 1, 2)"));
+  const std::string a = TemporaryFile("a.json"), b = TemporaryFile("b.json");
+  EXPECT_EQ(Rank(problem + " --shard 1/2 --json " + a).code, ExitCode::kDone);
+  EXPECT_EQ(Rank(problem + " --shard 2/2 --json " + b).code, ExitCode::kDone);
+  const Answer merged = MergeParts("--part " + a + " --part " + b);
+  EXPECT_EQ(merged.code, ExitCode::kDone) << merged.err;
+  EXPECT_THAT(merged.out,
+              HasSubstr("Warning     the profile was measured on NVIDIA H200, not on A100"));
+  // Without a profile there is nothing to tell.
+  EXPECT_THAT(Rank(std::string(kProblem) + "--gpus 8").out, Not(HasSubstr("Warning")));
+}
+
+TEST(RankCommandTest, WhatNobodyAskedForIsKept) {
+  EXPECT_THAT(Rank(std::string(kProblem) + "--gpus 8").out,
+              HasSubstr("kept        micro-batch 1, ZeRO 1, TP overlap none, DP overlap off; "));
+  EXPECT_THAT(
+      Rank(std::string(kProblem) + "--gpus 8 --micro-batch 1,2 --zero 0 --dp-overlap on").out,
+      HasSubstr("kept        TP overlap none; lists search others (--help)"));
+  EXPECT_THAT(Rank("--model tiny-llama --cluster dgx-a100 --gpus 2 --seq 64 --global-batch 4 "
+                   "--space chunks")
+                  .out,
+              Not(HasSubstr("kept")));
 }
 
 TEST(RankCommandTest, PlansAreFilesThatSimulateTakes) {

@@ -119,6 +119,8 @@ TEST(GraphCommandTest, OptionsThatDoNotFitAreNamed) {
               HasSubstr("--model: has no meaning with --graph"));
   EXPECT_THAT(error({"--model", "llama-7b", "--scale", "gemm=2"}), HasSubstr("needs --graph"));
   EXPECT_THAT(error({"--graph", profile, "--scale", "gem=2"}), HasSubstr("did you mean gemm"));
+  EXPECT_THAT(error({"--graph", profile, "--scale", "communication=2"}),
+              HasSubstr("nor a phase: compute, h2d, d2h, send, recv, collective, host, gemm, "));
   EXPECT_THAT(error({"--graph", profile, "--scale", "gemm=-2"}), HasSubstr("no number from 0"));
   EXPECT_THAT(error({"--graph", profile, "--cluster", "h800"}), HasSubstr("needs --traced-on"));
   EXPECT_THAT(error({"--graph", "/nowhere.json"}), HasSubstr("/nowhere.json: cannot read"));

@@ -69,6 +69,15 @@ TEST(OptionsTest, DataParallelSaysHowManyGpus) {
   EXPECT_EQ(gpus({"--dp", "0"}), -1);
 }
 
+// Of a machine whose threads serve any number of ranks, all would be an odd default.
+TEST(OptionsTest, ThreadsServeTheRanksThatAPlanNeeds) {
+  const Result<Options> options = ParseOptions(
+      {"--model", "tiny-llama", "--cluster", "cpu-x2", "--pp", "2", "--global-batch", "8"});
+  const Result<SimulateInput> input = ReadInput(options.value());
+  ASSERT_TRUE(input.ok()) << input.error().message;
+  EXPECT_EQ(input.value().gpus, 2);
+}
+
 TEST(SweepTest, ExpandsEveryCombinationLastFieldFastest) {
   const Result<Options> options =
       ParseOptions({"--set", "a=1,2", "--set", "b=3", "--set", "c=x,y", "--tp", "2"});

@@ -22,6 +22,9 @@ TEST(ClosestNamesTest, NearestFirstThenAlphabetical) {
   EXPECT_THAT(ClosestNames("llama-66b", zoo, 2), ElementsAre("llama-65b", "llama-13b"));
   EXPECT_THAT(ClosestNames("llama", zoo, 9), ElementsAre("llama-13b", "llama-65b", "llama-7b"));
   EXPECT_THAT(ClosestNames("zzz", zoo, 9), IsEmpty());
+  // A part behind a hyphen is as good as a beginning.
+  EXPECT_THAT(ClosestNames("h100", {"b200", "dgx-h100", "h200"}, 2),
+              ElementsAre("dgx-h100", "h200"));
   EXPECT_THAT(ClosestNames("", zoo, 9), IsEmpty());
   EXPECT_EQ(DidYouMean("opt13b", zoo), " (did you mean opt-13b?)");
   EXPECT_EQ(DidYouMean("qqqqqqqqqqqq", zoo), "");

@@ -115,6 +115,16 @@ class Command {
     return Unit{};
   }
 
+  // "ranks 0, 2": those that stand for others do not have the others' numbers.
+  static std::string RanksText(const Trace& trace) {
+    constexpr int kMostListed = 8;
+    std::string text = trace.ranks_size() == 1 ? "rank " : "ranks ";
+    for (int i = 0; i < trace.ranks_size() && i < kMostListed; ++i) {
+      text += StrCat(i == 0 ? "" : ", ", trace.ranks(i).global_rank());
+    }
+    return text + (trace.ranks_size() > kMostListed ? " ..." : "");
+  }
+
   // A selection that shows nothing is a mistake.
   Status CheckSelection() const {
     for (std::size_t i = 0; i < traces_.size(); ++i) {
@@ -124,7 +134,10 @@ class Command {
           std::any_of(trace.ranks().begin(), trace.ranks().end(), [&](const Trace::Rank& rank) {
             return Contains(view_.ranks, rank.global_rank());
           });
-      if (!shows) return OptionError("ranks", StrCat("names no rank of ", files_[i]));
+      if (!shows) {
+        return OptionError(
+            "ranks", StrCat("names no rank of ", files_[i], ", which has ", RanksText(trace)));
+      }
     }
     const bool starts_late = std::all_of(traces_.begin(), traces_.end(), [&](const Trace& trace) {
       return view_.from_ps > 0 && view_.from_ps >= trace.iteration_ps();
@@ -153,7 +166,9 @@ class Command {
       text.shows_rank = [this](std::uint32_t rank) { return Contains(view_.ranks, rank); };
     }
     for (std::size_t i = 0; i < traces_.size(); ++i) {
-      output_.out() << (i == 0 ? "" : "\n") << TextTimeline(traces_[i], text);
+      output_.out() << (i == 0 ? "" : "\n");
+      if (traces_.size() > 1) output_.out() << files_[i] << "\n";
+      output_.out() << TextTimeline(traces_[i], text);
     }
   }
 

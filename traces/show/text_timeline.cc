@@ -253,13 +253,23 @@ class Picture {
   std::array<bool, kGlyphs.size()> used_{};
 };
 
+// A simulated rank stands for all that are equal to it.
+std::string StandsFor(const Trace& trace) {
+  std::int64_t ranks = 0;
+  for (const Trace::Rank& rank : trace.ranks()) ranks += std::max(1u, rank.class_size());
+  if (ranks == trace.ranks_size()) return "";
+  return StrCat(trace.ranks_size() == 1 ? ", which stands for " : ", which stand for ",
+                Count(ranks));
+}
+
 }  // namespace
 
 std::string TextTimeline(const Trace& trace, const TextTimelineOptions& options) {
   std::string text =
       StrCat(PrintableLine(trace.name()), trace.name().empty() ? "" : ": ",
              Seconds(static_cast<double>(trace.iteration_ps()) / kPicosecondsPerSecond), ", ",
-             CountOf(trace.task_size(), "task"), " of ", CountOf(trace.ranks_size(), "rank"), "\n");
+             CountOf(trace.task_size(), "task"), " of ", CountOf(trace.ranks_size(), "rank"),
+             StandsFor(trace), "\n");
   if (trace.iteration_ps() <= options.from_ps) return text;  // Nothing runs by then.
   Picture picture(trace, options);
   text += picture.Draw();
