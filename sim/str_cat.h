@@ -15,4 +15,16 @@ std::string StrCat(const Values&... values) {
   return std::move(out).str();
 }
 
+// All values of a range, with commas between them: "pp, tp, dp".
+template <typename Values>
+std::string Joined(const Values& values) {
+  std::ostringstream out;
+  const char* between = "";
+  for (const auto& value : values) {
+    out << between << value;
+    between = ", ";
+  }
+  return std::move(out).str();
+}
+
 }  // namespace twinstep

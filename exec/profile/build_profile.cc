@@ -117,13 +117,6 @@ void AddEntry(const Primitive& primitive, const PrimitiveTimes& times, Profile* 
   }
 }
 
-template <typename Strings>
-std::string Joined(const Strings& strings) {
-  std::string all;
-  for (const std::string& one : strings) all += StrCat(all.empty() ? "" : ", ", one);
-  return all;
-}
-
 Status CheckSame(const std::string& what, const std::string& was, const std::string& is) {
   if (was == is) return Unit{};
   return Error{.message = StrCat("the profile to append to was measured with ", what, " '", was,

@@ -15,6 +15,7 @@
 #include "sim/lower/rank_context.h"
 #include "sim/lower/rank_lowering.h"
 #include "sim/plan/placement.h"
+#include "sim/str_cat.h"
 
 namespace twinstep {
 namespace {
@@ -41,12 +42,10 @@ std::optional<Error> CheckStoredTensors(const Model& model, const ResolvedPlan& 
   const std::vector<std::string> known = StorableTensors(model, plan);
   for (const std::string& name : plan.stored_tensors) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    std::string list;
-    for (const std::string& other : known) list += (list.empty() ? "" : ", ") + other;
-    return Error{
-        .code = ExitCode::kBadInput,
-        .message = "stored_tensors: \"" + name + "\" is no tensor of this layer; it has " + list,
-        .rule = "stored-tensors"};
+    return Error{.code = ExitCode::kBadInput,
+                 .message = StrCat("stored_tensors: \"", name,
+                                   "\" is no tensor of this layer; it has ", Joined(known)),
+                 .rule = "stored-tensors"};
   }
   return std::nullopt;
 }

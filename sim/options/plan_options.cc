@@ -46,10 +46,8 @@ Status ReadPreset(const Options& options, Plan* plan) {
     *plan = *preset;
     return Unit{};
   }
-  std::string known;
-  for (const std::string& other : PresetNames()) known += (known.empty() ? "" : ", ") + other;
-  return OptionError("preset",
-                     StrCat("'", *name, "' is none of ", known, DidYouMean(*name, PresetNames())));
+  return OptionError("preset", StrCat("'", *name, "' is none of ", Joined(PresetNames()),
+                                      DidYouMean(*name, PresetNames())));
 }
 
 Status ApplyFlags(const Options& options, Plan* plan) {

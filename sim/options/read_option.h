@@ -35,18 +35,16 @@ Status ReadWord(const Options& options, const char* name,
                 const std::function<void(Value)>& store) {
   const auto text = options.Get(name);
   if (!text) return Unit{};
-  std::string known;
-  std::vector<std::string> candidates;
+  std::vector<std::string> known;
   for (const auto& [word, value] : words) {
     if (*text == word) {
       store(value);
       return Unit{};
     }
-    known += (known.empty() ? "" : ", ") + word;
-    candidates.push_back(word);
+    known.push_back(word);
   }
   return OptionError(name,
-                     StrCat("'", *text, "' is none of ", known, DidYouMean(*text, candidates)));
+                     StrCat("'", *text, "' is none of ", Joined(known), DidYouMean(*text, known)));
 }
 
 Status FirstError(std::initializer_list<Status> statuses);

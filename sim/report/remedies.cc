@@ -4,15 +4,10 @@
 #include <vector>
 
 #include "sim/plan/resolved_plan.h"
+#include "sim/str_cat.h"
 
 namespace twinstep {
 namespace {
-
-std::string Joined(const std::vector<std::string>& remedies) {
-  std::string text;
-  for (const std::string& remedy : remedies) text += (text.empty() ? "" : ", ") + remedy;
-  return text;
-}
 
 std::vector<std::string> ForGpus(const ResolvedPlan& plan, bool is_budget) {
   std::vector<std::string> remedies;

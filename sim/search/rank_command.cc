@@ -70,9 +70,7 @@ std::string KeptText(const RankProblem& problem) {
   if (problem.axes.data_overlap.empty()) {
     kept.push_back(StrCat("DP overlap ", plan.data_parallel_overlap() ? "on" : "off"));
   }
-  std::string text;
-  for (const std::string& choice : kept) text += (text.empty() ? "" : ", ") + choice;
-  return text;
+  return Joined(kept);
 }
 
 Ranking EchoOf(const RankProblem& problem) {

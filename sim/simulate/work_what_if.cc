@@ -35,12 +35,6 @@ std::vector<std::string> KnownWords() {
   return once;
 }
 
-std::string Joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
 // Whether a word means a task. Hidden tasks are the host's time between launches.
 bool Means(const std::string& word, const WorkTask& task, OperatorClass operator_class) {
   // Copies between devices are no copies to the host, whatever else their kind says.

@@ -10,7 +10,7 @@
 # they are.
 # And validate: pairs of model and plan (validation_rows.py), simulated and trained, and validate2:
 # those of two GPUs, simulated from one GPU's profile, too, if validate ran before; for
-# SECONDS_LEFT (480) each.
+# SECONDS_LEFT (480) each, of ROWS and ROWS2 (numbers with commas; default: all).
 # several N [PART,PART]: plans of N GPUs, 2, 4 or 8 (several_gpus.py), for SECONDS_LEFT (540).
 # Binaries are taken from bazel-bin, or from the folder BIN; full output goes to the folder OUT
 # (default: a new one, which the last line names). Exit status 1 if the table says FAILED, 2 where
@@ -228,10 +228,11 @@ two() {
 }
 
 validate_pairs() {  # GPUS
-  local folder=$out/validate$1 what_if=()
+  local folder=$out/validate$1 what_if=() rows=${ROWS:-}
+  [ "$1" -eq 1 ] || rows=${ROWS2:-}
   [ "$1" -eq 1 ] || [ ! -d "$out/validate1" ] || what_if=(--what-if "$out/validate1")
   python3 "$here/validate_report.py" "$(find_binary twinstep)" "$folder" --gpus "$1" \
-    --seconds "${SECONDS_LEFT:-480}" "${what_if[@]}" 2>&1 | tee "$folder.log"
+    --seconds "${SECONDS_LEFT:-480}" ${rows:+--rows "$rows"} "${what_if[@]}" 2>&1 | tee "$folder.log"
   note_from '^ms predicted' "$folder.log"
 }
 
