@@ -17,13 +17,6 @@ const std::vector<NamedText>& EmbeddedClusters();  // Generated from hw_specs/*.
 
 namespace {
 
-// A base as FindText takes it: a name, else a path seen from the file that names it.
-std::string BaseOf(const std::string& base, const std::string& file) {
-  const bool is_path = base.find('/') != std::string::npos || base.ends_with(".textproto");
-  if (!is_path) return base;
-  return (std::filesystem::path(file).parent_path() / base).lexically_normal().string();
-}
-
 // The same of all ways to write a path; no path of one in the binary.
 std::string Identity(const FoundText& found) {
   if (found.is_embedded) return found.source;
@@ -32,8 +25,10 @@ std::string Identity(const FoundText& found) {
   return none ? "/" + found.source : canonical.string();
 }
 
-// `chain`: the files that build on this one, by their identities.
-Result<ParsedText<Cluster>> ReadFrom(const FoundText& found, std::vector<std::string> chain) {
+// `chain`: the files that build on this one, by their identities. Adds to `files` what is read.
+Result<ParsedText<Cluster>> ReadFrom(const FoundText& found, std::vector<std::string> chain,
+                                     std::vector<std::string>* files) {
+  if (files != nullptr && !found.is_embedded) files->push_back(found.source);
   Result<ParsedText<Cluster>> read = ParseText<Cluster>(found.text, found.source);
   if (!read.ok() || read.value().message.base().empty()) return read;
   ParsedText<Cluster> own = std::move(read).value();
@@ -43,12 +38,12 @@ Result<ParsedText<Cluster>> ReadFrom(const FoundText& found, std::vector<std::st
   };
   chain.push_back(Identity(found));
   const Result<FoundText> base =
-      FindText(EmbeddedClusters(), "cluster", BaseOf(own.message.base(), found.source));
+      FindText(EmbeddedClusters(), "cluster", SeenFrom(found.source, own.message.base()));
   if (!base.ok()) return error(base.error().message);
   if (std::ranges::find(chain, Identity(base.value())) != chain.end()) {
     return error(StrCat(base.value().source, " builds on this file"));
   }
-  Result<ParsedText<Cluster>> inherited = ReadFrom(base.value(), std::move(chain));
+  Result<ParsedText<Cluster>> inherited = ReadFrom(base.value(), std::move(chain), files);
   if (!inherited.ok()) return inherited;
   ParsedText<Cluster> merged = std::move(inherited).value();
   merged.message.clear_name();
@@ -68,10 +63,11 @@ std::vector<std::string> ListClusters() {
   return names;
 }
 
-Result<ParsedText<Cluster>> ReadCluster(const std::string& name_or_path) {
+Result<ParsedText<Cluster>> ReadCluster(const std::string& name_or_path,
+                                        std::vector<std::string>* files) {
   const Result<FoundText> found = FindText(EmbeddedClusters(), "cluster", name_or_path);
   if (!found.ok()) return found.error();
-  return ReadFrom(found.value(), {});
+  return ReadFrom(found.value(), {}, files);
 }
 
 Result<Cluster> FindCluster(const std::string& name_or_path) {

@@ -22,7 +22,9 @@ Result<Cluster> FindCluster(const std::string& name_or_path);
 
 // The same before validation, for a caller that changes fields (--set) first. With what its base
 // says (cluster.proto), and without `base` itself: a base that is unknown, or builds on the file
-// again, is an Error with file and line.
-Result<ParsedText<Cluster>> ReadCluster(const std::string& name_or_path);
+// again, is an Error with file and line. Adds to `files` those that are read, which none may be
+// that a verb writes.
+Result<ParsedText<Cluster>> ReadCluster(const std::string& name_or_path,
+                                        std::vector<std::string>* files = nullptr);
 
 }  // namespace twinstep

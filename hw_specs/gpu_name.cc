@@ -2,18 +2,25 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 
 namespace twinstep {
 namespace {
 
 bool IsDigit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
+bool NamesChip(std::string_view word) {
+  constexpr std::ptrdiff_t kDigits = 4;  // "3090"
+  const auto digits = std::ranges::count_if(word, IsDigit);
+  const bool is_number = digits == std::ssize(word);
+  return is_number ? digits >= kDigits : digits > 0 && !IsDigit(word.front());
+}
+
 std::string_view Chip(std::string_view name) {
   constexpr std::string_view kBetween = " -_";
-  constexpr std::ptrdiff_t kDigits = 3;  // Of sizes of memory there are two.
   while (!name.empty()) {
     const std::string_view word = name.substr(0, name.find_first_of(kBetween));
-    if (std::ranges::count_if(word, IsDigit) >= kDigits) return word;
+    if (NamesChip(word)) return word;
     name.remove_prefix(std::min(name.size(), word.size() + 1));
   }
   return {};

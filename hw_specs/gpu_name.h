@@ -11,7 +11,8 @@ namespace twinstep {
 bool IsSameGpu(std::string_view a, std::string_view b);
 
 // Whether two names cannot mean one chip: "H200" and "NVIDIA A100-SXM4-80GB", but not "A100-80GB
-// SXM4" and the latter. The chip is the first word with three digits; what names none may be any.
+// SXM4" and the latter. The chip is the first word of letters and digits, such as "L4", or of
+// four digits; what names none may be any.
 bool AreOtherChips(std::string_view a, std::string_view b);
 
 }  // namespace twinstep

@@ -43,6 +43,7 @@ void DescribeByDataSheet(Cluster* measured) {
   if (!known || !(rate > 0)) return;
   Gpu* const gpu = measured->mutable_gpu();
   const double peak = known->gpu().bf16_flops_per_s();
+  if (rate > peak) return;  // Then this is not what the data sheet is of.
   gpu->set_bf16_flops_per_s(peak);
   gpu->set_gemm_max_efficiency(OneIfUnset(gpu->gemm_max_efficiency()) * rate / peak);
   for (EfficiencyCurve* curve :
@@ -53,7 +54,8 @@ void DescribeByDataSheet(Cluster* measured) {
 
 void DescribeInTermsOf(const Cluster& cluster, Cluster* measured) {
   if (IsSameGpu(cluster.gpu().name(), measured->gpu().name())) {
-    *measured->mutable_gpu() = cluster.gpu();
+    DescribeAs(cluster, measured);
+    measured->mutable_gpu()->set_name(cluster.gpu().name());
     return;
   }
   if (const std::optional<Cluster> known = ClusterOfGpu(measured->gpu().name())) {

@@ -10,6 +10,7 @@
 
 #include "hw_specs/interference_factors.h"
 #include "hw_specs/profile_keys.h"
+#include "hw_specs/validate_cluster.h"
 #include "sim/graph/find_op.h"
 #include "sim/graph/ids.h"
 #include "sim/graph/op.h"
@@ -255,6 +256,16 @@ Status ValidateProfile(const Profile& profile, const TextSource& source) {
     errors.CheckZeroOrRange(StrCat("interference.", name), 1, 100);
   }
   return errors.status();
+}
+
+Status ValidateMeasuredOn(const Profile& profile, const TextSource& source) {
+  if (!profile.has_measured_on()) return Unit{};
+  TextSource own = {.name = source.name, .tree = nullptr, .base = nullptr};
+  if (source.tree != nullptr) {
+    const auto* field = Profile::descriptor()->FindFieldByNumber(Profile::kMeasuredOnFieldNumber);
+    own.tree = {source.tree, source.tree->GetTreeForNested(field, -1)};
+  }
+  return ValidateCluster(profile.measured_on(), own);
 }
 
 }  // namespace twinstep

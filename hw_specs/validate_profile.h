@@ -13,4 +13,8 @@ namespace twinstep {
 // problem`.
 Status ValidateProfile(const Profile& profile, const TextSource& source);
 
+// What it was measured on, if it says so, is a cluster that can be (validate_cluster.h): times are
+// carried to other machines by its fields.
+Status ValidateMeasuredOn(const Profile& profile, const TextSource& source);
+
 }  // namespace twinstep

@@ -10,6 +10,7 @@
 #include "exec/profile/profile_input.h"
 #include "exec/profile/profile_options.h"
 #include "exec/profile/statistics.h"
+#include "hw_specs/validate_profile.h"
 #include "sim/files/atomic_file.h"
 #include "sim/format.h"
 #include "sim/options/run_verb.h"
@@ -60,6 +61,14 @@ class Command {
       if (!merged.ok()) return merged;
     } else {
       profile = measured.value();
+    }
+    // Other work can make times so odd that no reader would take them.
+    for (const Status& usable :
+         {ValidateProfile(profile, {.name = input.output, .tree = nullptr}),
+          ValidateMeasuredOn(profile, {.name = input.output, .tree = nullptr})}) {
+      if (usable.ok()) continue;
+      return Error{.message = StrCat("was disturbed, and nothing is written; measure again where ",
+                                     "nothing else runs: ", usable.error().message)};
     }
     const std::string text = ProfileText(profile);
     const Status written = file.value().Append(std::as_bytes(std::span(text)));

@@ -47,12 +47,14 @@ Status Validate(const Framework& framework, const TextSource& source) {
 // So many files may build on each other.
 constexpr int kMostBases = 4;
 
-Result<Framework> FindWithBases(const std::string& name_or_path, int bases_left) {
+Result<Framework> FindWithBases(const std::string& name_or_path, int bases_left,
+                                std::vector<std::string>* files) {
   const Result<FoundText> found = FindText(EmbeddedFrameworks(), "framework", name_or_path);
   if (!found.ok()) return found.error();
   Result<ParsedText<Framework>> parsed =
       ParseText<Framework>(found.value().text, found.value().source);
   if (!parsed.ok()) return parsed.error();
+  if (files != nullptr && !found.value().is_embedded) files->push_back(found.value().source);
   const Framework& framework = parsed.value().message;
   if (const Status valid = Validate(framework, parsed.value().source); !valid.ok()) {
     return valid.error();
@@ -62,8 +64,12 @@ Result<Framework> FindWithBases(const std::string& name_or_path, int bases_left)
     return Error{.message = StrCat("framework '", framework.name(), "': more than ", kMostBases,
                                    " bases build on each other (base)")};
   }
-  Result<Framework> base = FindWithBases(framework.base(), bases_left - 1);
-  if (!base.ok()) return base.error();
+  Result<Framework> base =
+      FindWithBases(SeenFrom(found.value().source, framework.base()), bases_left - 1, files);
+  if (!base.ok()) {
+    return Error{.message = StrCat(parsed.value().source.Locate(Framework::descriptor(), "base"),
+                                   ": base: ", base.error().message)};
+  }
   base.value().MergeFrom(framework);  // Of kernels of one operation the later ones count.
   return base;
 }
@@ -76,8 +82,8 @@ std::vector<std::string> ListFrameworks() {
   return names;
 }
 
-Result<Framework> FindFramework(const std::string& name_or_path) {
-  return FindWithBases(name_or_path, kMostBases);
+Result<Framework> FindFramework(const std::string& name_or_path, std::vector<std::string>* files) {
+  return FindWithBases(name_or_path, kMostBases, files);
 }
 
 }  // namespace twinstep

@@ -15,7 +15,9 @@ namespace twinstep {
 std::vector<std::string> ListFrameworks();
 
 // A framework whose operations exist and whose numbers are in range. An unknown name is an Error
-// with the closest names; a bad file names line, column and field.
-Result<Framework> FindFramework(const std::string& name_or_path);
+// with the closest names; a bad file names line, column and field. A base is a name, or a path seen
+// from the file that names it. Adds to `files` those that are read.
+Result<Framework> FindFramework(const std::string& name_or_path,
+                                std::vector<std::string>* files = nullptr);
 
 }  // namespace twinstep

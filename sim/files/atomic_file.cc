@@ -1,6 +1,7 @@
 #include "sim/files/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -34,6 +35,29 @@ Status SyncFolder(const std::string& folder) {
   // Some file systems cannot sync folders and say EINVAL.
   if (failed != 0 && failed != EINVAL) return SystemError(folder, "sync", failed);
   return Unit{};
+}
+
+// The temporary file, empty. Of two processes that write one file the later one is refused: its
+// bytes would be mixed with the other's. What a process that died has left is taken over.
+Result<int> OpenAlone(const std::string& path, const std::string& temporary_path) {
+  constexpr int kTries = 8;
+  for (int i = 0; i < kTries; ++i) {
+    const int descriptor = open(temporary_path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (descriptor < 0) return SystemError(path, "write", errno);
+    struct stat locked, there;
+    // File systems without locks say other things than EWOULDBLOCK.
+    const bool is_taken = flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    // Between the two the other process may have given the file its name, or removed it.
+    const bool is_same = !is_taken && fstat(descriptor, &locked) == 0 &&
+                         stat(temporary_path.c_str(), &there) == 0 &&
+                         locked.st_ino == there.st_ino && locked.st_dev == there.st_dev;
+    if (is_same && ftruncate(descriptor, 0) == 0) return descriptor;
+    const int reason = errno;
+    close(descriptor);
+    if (is_taken) return Error{.message = path + ": another process is writing it"};
+    if (is_same) return SystemError(path, "write", reason);
+  }
+  return Error{.message = path + ": other processes are writing it"};
 }
 
 }  // namespace
@@ -73,9 +97,9 @@ Result<AtomicFile> AtomicFile::Create(const std::string& named) {
   const std::string path = std::filesystem::is_symlink(named, error) ? WrittenPath(named) : named;
   if (std::filesystem::is_directory(path, error)) return SystemError(named, "write", EISDIR);
   const std::string temporary_path = TemporaryPath(path);
-  const int descriptor =
-      open(temporary_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor < 0) return SystemError(path, "write", errno);
+  const Result<int> opened = OpenAlone(path, temporary_path);
+  if (!opened.ok()) return opened.error();
+  const int descriptor = opened.value();
   AtomicFile file(path, temporary_path, descriptor);
   struct stat old;
   if (stat(path.c_str(), &old) == 0) {
@@ -105,8 +129,9 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
-  close(descriptor_);
+  // As long as it is locked the file is no other process's.
   if (!is_stream()) unlink(temporary_path_.c_str());
+  close(descriptor_);
 }
 
 Status AtomicFile::Append(std::span<const std::byte> bytes) {
@@ -131,17 +156,20 @@ Status AtomicFile::Commit(Survives survives) {
   }
   const bool is_synced = survives == Survives::kMachine;
   if (is_synced && fsync(descriptor_) != 0) return SystemError(path_, "sync", errno);
+  // Holds the lock until the file has its name.
+  const int lock = dup(descriptor_);
+  const auto fail = [&](const char* action) {
+    const int reason = errno;
+    unlink(temporary_path_.c_str());
+    if (lock >= 0) close(lock);
+    return SystemError(path_, action, reason);
+  };
   // A network file system may report a failed write only here.
-  if (close(std::exchange(descriptor_, -1)) != 0) {
-    const int reason = errno;
-    unlink(temporary_path_.c_str());
-    return SystemError(path_, "close", reason);
-  }
+  if (close(std::exchange(descriptor_, -1)) != 0) return fail("close");
   if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) {
-    const int reason = errno;
-    unlink(temporary_path_.c_str());
-    return SystemError(path_, "rename the temporary file", reason);
+    return fail("rename the temporary file");
   }
+  if (lock >= 0) close(lock);
   return is_synced ? SyncFolder(FolderOf(path_)) : Status(Unit{});
 }
 

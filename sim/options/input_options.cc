@@ -2,6 +2,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "hw_specs/find_cluster.h"
 #include "hw_specs/frameworks/find_framework.h"
@@ -10,6 +11,7 @@
 #include "hw_specs/validate_profile.h"
 #include "model_zoo/find_model.h"
 #include "model_zoo/validate_model.h"
+#include "sim/options/output_files.h"
 #include "sim/options/read_option.h"
 #include "sim/str_cat.h"
 #include "sim/textproto/text_file.h"
@@ -64,10 +66,13 @@ Result<Model> ReadModelOption(const Options& options) {
 }
 
 Result<Cluster> ReadClusterOption(const Options& options) {
-  Result<ParsedText<Cluster>> cluster = ReadCluster(*options.Get("cluster"));
+  std::vector<std::string> files;
+  Result<ParsedText<Cluster>> cluster = ReadCluster(*options.Get("cluster"), &files);
   if (!cluster.ok()) return cluster.error();
-  const Status valid = ValidateCluster(cluster.value().message, cluster.value().source);
-  if (!valid.ok()) return valid.error();
+  for (const Status& status : {ValidateCluster(cluster.value().message, cluster.value().source),
+                               CheckOutputFiles(options, files)}) {
+    if (!status.ok()) return status.error();
+  }
   return std::move(cluster).value().message;
 }
 
@@ -78,6 +83,8 @@ Result<std::optional<Profile>> ReadProfileOption(const Options& options) {
   if (!profile.ok()) return profile.error();
   const Status valid = ValidateProfile(profile.value().message, profile.value().source);
   if (!valid.ok()) return valid.error();
+  const Status machine = ValidateMeasuredOn(profile.value().message, profile.value().source);
+  if (!machine.ok()) return machine.error();
   return std::optional<Profile>(std::move(profile).value().message);
 }
 
@@ -91,6 +98,13 @@ Result<MachineOptions> ReadMachineOptions(const Options& options, const std::str
     if (!cluster.ok()) return cluster.error();
     machine.cluster = std::move(cluster).value();
     if (machine.profile && machine.profile->has_measured_on()) {
+      const bool on_threads = machine.cluster.node().workers().threads() > 0;
+      if (on_threads != (machine.profile->measured_on().node().workers().threads() > 0)) {
+        return OptionError(
+            "profile", StrCat("was measured on ", on_threads ? "GPUs" : "worker threads", ", and ",
+                              machine.cluster.name(), " has ",
+                              on_threads ? "worker threads" : "GPUs", " (--cluster)"));
+      }
       DescribeInTermsOf(machine.cluster, machine.profile->mutable_measured_on());
     }
     return machine;
@@ -113,8 +127,10 @@ Result<MachineOptions> ReadMachineOptions(const Options& options, const std::str
 Result<std::optional<Framework>> ReadFrameworkOption(const Options& options) {
   const auto name = options.Get("framework");
   if (!name) return std::optional<Framework>();
-  Result<Framework> framework = FindFramework(*name);
+  std::vector<std::string> files;
+  Result<Framework> framework = FindFramework(*name, &files);
   if (!framework.ok()) return OptionError("framework", framework.error().message);
+  if (const Status free = CheckOutputFiles(options, files); !free.ok()) return free.error();
   return std::optional<Framework>(std::move(framework).value());
 }
 

@@ -70,7 +70,7 @@ std::string KeptText(const RankProblem& problem) {
   if (problem.axes.data_overlap.empty()) {
     kept.push_back(StrCat("DP overlap ", plan.data_parallel_overlap() ? "on" : "off"));
   }
-  return Joined(kept);
+  return (problem.chunks && !kept.empty() ? "of pipelines: " : "") + Joined(kept);
 }
 
 Ranking EchoOf(const RankProblem& problem) {
@@ -148,8 +148,10 @@ Result<Ranking> Rank(const RankProblem& problem, bool all_rows) {
 // What `rank` adds to a sweep that is searched in one piece, from the options that the parts were
 // searched with. Errors: what these name is not there, or not what was searched.
 Status AddScaling(Ranking* merged) {
-  std::istringstream words(merged->space);
-  const Result<Options> options = ParseRankOptions({std::istream_iterator<std::string>(words), {}});
+  std::istringstream in(merged->space);
+  std::vector<std::string> words;
+  for (std::string word; in >> std::quoted(word);) words.push_back(word);
+  const Result<Options> options = ParseRankOptions(words);
   if (!options.ok()) return options.error();
   const Result<RankProblem> problem = ReadRankProblem(options.value());
   if (!problem.ok()) return problem.error();

@@ -114,11 +114,23 @@ ordered_json RowJson(const RankRow& row) {
   return json;
 }
 
+// What JSON's types allow, and no search has written.
+struct Impossible {
+  std::string what;
+};
+
+template <typename Number>
+Number PositiveNumber(const ordered_json& json, const char* name) {
+  const Number value = json.at(name);
+  if (!(value > 0)) throw Impossible{StrCat(name, " is not above 0")};
+  return value;
+}
+
 RankRow RowFrom(const ordered_json& json) {
   RankRow row;
   row.plan = PlanFrom(json.at("plan"));
   row.fate = Fate::kReplayed;
-  row.iteration_s = json.at("iteration_time_s");
+  row.iteration_s = PositiveNumber<double>(json, "iteration_time_s");
   row.mfu = json.at("mfu");
   row.peak_gpu_bytes = json.at("peak_gpu_memory_bytes");
   row.peak_host_bytes = json.at("peak_host_memory_per_node_bytes");
@@ -203,7 +215,7 @@ ordered_json PointJson(const RankPoint& point) {
 
 RankPoint PointFrom(const ordered_json& json) {
   RankPoint point;
-  point.gpus = json.at("gpus");
+  point.gpus = PositiveNumber<std::int64_t>(json, "gpus");
   point.plans = json.at("plans");
   point.replays = json.at("replays");
   point.certified_gap = json.at("certified_gap");
@@ -245,6 +257,9 @@ ordered_json ToJson(const Ranking& report) {
 Result<Ranking> ReadRankJson(const std::string& path) {
   const Result<std::string> text = ReadTextFile(path);
   if (!text.ok()) return text.error();
+  const auto no_report = [&path](const std::string& why) {
+    return Error{.message = StrCat(path, ": this is no report of `twinstep rank --json`: ", why)};
+  };
   try {
     const ordered_json json = ordered_json::parse(text.value());
     Ranking report;
@@ -253,8 +268,9 @@ Result<Ranking> ReadRankJson(const std::string& path) {
     return report;
   } catch (const ordered_json::exception& error) {
     const std::string what = error.what();  // "[json.exception...] what"
-    return Error{.message = StrCat(path, ": this is no report of `twinstep rank --json`: ",
-                                   what.substr(std::min(what.size(), what.find("] ") + 2)))};
+    return no_report(what.substr(std::min(what.size(), what.find("] ") + 2)));
+  } catch (const Impossible& error) {
+    return no_report(error.what);
   }
 }
 

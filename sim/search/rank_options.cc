@@ -1,8 +1,12 @@
 #include "sim/search/rank_options.h"
 
 #include <algorithm>
+#include <iomanip>
 #include <set>
+#include <sstream>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "sim/hardware_threads.h"
 #include "sim/options/input_options.h"
@@ -184,8 +188,7 @@ Options SharedOptions(const Options& options) {
       "gpus",       "nodes",          "global-batch", "space",       "tp",      "cp",
       "pp",         "virtual-stages", "recompute",    "micro-batch", "zero",    "tp-overlap",
       "dp-overlap", "rank-order",     "gap",          "time-limit",  "top",     "threads",
-      "shard",      "persist",        "swap",         "checkpoint",  "explain", "csv",
-      "plans",      "plot",           "maximize"};
+      "shard",      "persist",        "swap",         "checkpoint",  "explain", "maximize"};
   std::vector<Option> shared;
   for (const Option& option : options.given()) {
     if (!kOwn.contains(option.name)) shared.push_back(option);
@@ -340,6 +343,14 @@ Status CheckSpace(const Options& options, const RankProblem& problem) {
   return Unit{};
 }
 
+// As one word for std::quoted to read; plain where it has no blanks or quotes.
+std::string Quoted(const std::string& word) {
+  if (word.find_first_of(" \t\n\"\\") == std::string::npos) return word;
+  std::ostringstream out;
+  out << std::quoted(word);
+  return std::move(out).str();
+}
+
 // What decides which plans are searched and what is said of them, for the report and for `merge`.
 std::string SpaceText(const Options& options) {
   static const std::set<std::string> kNot = {"json",    "csv",     "plans", "plot",
@@ -347,8 +358,8 @@ std::string SpaceText(const Options& options) {
   std::string text;
   for (const Option& option : options.given()) {
     if (kNot.contains(option.name)) continue;
-    text += StrCat(text.empty() ? "--" : " --", option.name, option.value.empty() ? "" : " ",
-                   option.value);
+    text += StrCat(text.empty() ? "--" : " --", option.name);
+    if (!option.value.empty()) text += " " + Quoted(option.value);
   }
   return text;
 }

@@ -60,7 +60,8 @@ ExitCode RunListCommand(const std::vector<std::string>& arguments, std::ostream&
   if (arguments[0] == "models") return ListAll(ListModels(), FindModel, out, err);
   if (arguments[0] == "suites") return ListAll(ListSuites(), FindSuite, out, err);
   if (arguments[0] == "frameworks") {
-    return ListAll(ListFrameworks(), FindFramework, out, err);
+    const auto find = [](const std::string& name) { return FindFramework(name); };
+    return ListAll(ListFrameworks(), find, out, err);
   }
   if (arguments[0] == "clusters") return ListAll(ListClusters(), FindCluster, out, err);
   err << "twinstep list: '" << arguments[0]

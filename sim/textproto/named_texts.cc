@@ -34,4 +34,11 @@ Result<FoundText> FindText(const std::vector<NamedText>& embedded, std::string_v
   return FoundText{name_or_path, std::move(text).value()};
 }
 
+std::string SeenFrom(const std::string& file, const std::string& name_or_path) {
+  const bool is_path =
+      name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".textproto");
+  if (!is_path) return name_or_path;
+  return (std::filesystem::path(file).parent_path() / name_or_path).lexically_normal().string();
+}
+
 }  // namespace twinstep

@@ -25,4 +25,7 @@ struct FoundText {
 Result<FoundText> FindText(const std::vector<NamedText>& embedded, std::string_view kind,
                            const std::string& name_or_path);
 
+// What a file names: a name of the binary's, else a path seen from the file's folder.
+std::string SeenFrom(const std::string& file, const std::string& name_or_path);
+
 }  // namespace twinstep

@@ -4,12 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <filesystem>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "tests/exec/runtime/test_folder.h"
 
@@ -39,6 +41,61 @@ TEST(AtomicFile, LeavesTheOldFileUntilCommitted) {
   ASSERT_TRUE(file.value().Append(Bytes("new")).ok());
   ASSERT_TRUE(file.value().Commit().ok());
   EXPECT_EQ(ReadBytes(path), "new");
+  EXPECT_FALSE(fs::exists(TemporaryPath(path)));
+}
+
+// Else it would hold the bytes of both.
+TEST(AtomicFile, OneWritesAFileAtATime) {
+  const TestFolder folder;
+  const std::string path = folder.File("x");
+  WriteBytes(TemporaryPath(path), "left by a process that died");
+  {
+    Result<AtomicFile> first = AtomicFile::Create(path);
+    ASSERT_TRUE(first.ok()) << first.error().message;
+    const Result<AtomicFile> second = AtomicFile::Create(path);
+    ASSERT_FALSE(second.ok());
+    EXPECT_EQ(second.error().message, path + ": another process is writing it");
+    ASSERT_TRUE(first.value().Append(Bytes("first")).ok());
+    ASSERT_TRUE(first.value().Commit().ok());
+  }
+  EXPECT_EQ(ReadBytes(path), "first");
+  EXPECT_TRUE(AtomicFile::Create(path).ok());  // Given up again,
+  EXPECT_TRUE(AtomicFile::Create(path).ok());  // it is free.
+  EXPECT_EQ(ReadBytes(path), "first");
+}
+
+// Each file is one writer's, whole, and whoever comes too early is told.
+TEST(AtomicFile, ProcessesThatRaceDoNotMix) {
+  const TestFolder folder;
+  const std::string path = folder.File("x");
+  std::vector<pid_t> children;
+  for (const char letter : {'a', 'b', 'c'}) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      for (int i = 0; i < 300; ++i) {
+        Result<AtomicFile> file = AtomicFile::Create(path);
+        if (!file.ok()) {
+          if (!file.error().message.ends_with("writing it")) _exit(1);
+          continue;
+        }
+        for (int j = 0; j < 20; ++j) {
+          if (!file.value().Append(Bytes(std::string(50, letter))).ok()) _exit(2);
+        }
+        if (!file.value().Commit(Survives::kProcess).ok()) _exit(3);
+        const std::string there = ReadBytes(path);
+        if (there != std::string(1000, there.empty() ? ' ' : there[0])) _exit(4);
+      }
+      _exit(0);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+  }
   EXPECT_FALSE(fs::exists(TemporaryPath(path)));
 }
 

@@ -17,6 +17,8 @@ TEST(GpuNameTest, ChipsAreToldApart) {
   EXPECT_TRUE(AreOtherChips("GeForce RTX 3090", "NVIDIA GeForce RTX 4090"));
   EXPECT_TRUE(AreOtherChips("H800", "NVIDIA H200"));
   EXPECT_TRUE(AreOtherChips("H100 SXM5", "AMD Instinct MI300X"));
+  EXPECT_TRUE(AreOtherChips("NVIDIA H20", "H200"));
+  EXPECT_TRUE(AreOtherChips("NVIDIA L4", "NVIDIA L40S"));
   // What is no name of a chip may be any.
   EXPECT_FALSE(AreOtherChips("", "NVIDIA H200"));
   EXPECT_FALSE(AreOtherChips("core", "NVIDIA H200"));

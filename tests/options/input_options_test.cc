@@ -21,14 +21,16 @@ std::string Written(const std::string& name, const std::string& text) {
 }
 
 // Of a GPU that was measured at 600 TFLOP/s.
-std::string ProfileOn(const std::string& gpu) {
+std::string ProfileOn(const std::string& gpu, const std::string& flops = "600e12",
+                      const std::string& more_of_node = "") {
   return Written("profile.textproto", R"(
       name: "p"
       measured_on {
         name: "measured" nodes: 1
-        gpu { name: ")" + gpu + R"(" memory_bytes: 150000000000 bf16_flops_per_s: 600e12
+        gpu { name: ")" + gpu + R"(" memory_bytes: 150000000000 bf16_flops_per_s: )" +
+                                          flops + R"(
               memory_bytes_per_s: 4e12 }
-        node { gpus: 1 pcie { h2d_bytes_per_s: 50e9 d2h_bytes_per_s: 50e9 }
+        node { gpus: 1 )" + more_of_node + R"( pcie { h2d_bytes_per_s: 50e9 d2h_bytes_per_s: 50e9 }
                host { memory_bytes: 100000000000 dram_bytes_per_s: 90e9 cores: 16 } }
       })");
 }
@@ -92,6 +94,64 @@ TEST(MachineOptions, TimesOfAnUnknownGpuAreCarriedByWhatWasMeasured) {
             h200.attention_backward().SerializeAsString());
   EXPECT_DOUBLE_EQ(gpu.fp32_flops_per_s() / h200.fp32_flops_per_s(),
                    gpu.bf16_flops_per_s() / h200.bf16_flops_per_s());
+}
+
+TEST(MachineOptions, NoFasterThanItsDataSheet) {
+  const std::string profile = ProfileOn("NVIDIA H200", "1100e12");
+  const Result<MachineOptions> machine = Read({{"profile", profile}});
+  ASSERT_TRUE(machine.ok()) << machine.error().message;
+  EXPECT_EQ(machine.value().cluster.gpu().bf16_flops_per_s(), 1100e12);
+}
+
+// Times are carried by its fields, so that they are as good as a cluster's.
+TEST(MachineOptions, WhatWasMeasuredCanBe) {
+  for (const std::vector<Option>& more : {std::vector<Option>{}, {{"cluster", "h200"}}}) {
+    std::vector<Option> given = {{"profile", ProfileOn("NVIDIA H999", "1e-9")}};
+    given.insert(given.end(), more.begin(), more.end());
+    EXPECT_THAT(Read(given).error().message,
+                HasSubstr("profile.textproto:5:62: gpu.bf16_flops_per_s: 1e-09 is not between"));
+  }
+}
+
+TEST(MachineOptions, ThreadsAreNoGpus) {
+  const std::string profile = ProfileOn("core", "1e11", "workers { threads: 2 }");
+  EXPECT_THAT(Read({{"profile", profile}, {"cluster", "h200"}}).error().message,
+              HasSubstr("--profile: was measured on worker threads, and h200 has GPUs"));
+  EXPECT_THAT(Read({{"profile", ProfileOn("NVIDIA H200")}, {"cluster", "cpu-x2"}}).error().message,
+              HasSubstr("--profile: was measured on GPUs, and cpu-x2 has worker threads"));
+}
+
+TEST(MachineOptions, AdamOfTheVeryGpuIsAsFastAsItWas) {
+  const std::string cluster =
+      Written("adam.textproto", R"(base: "h200" name: "a" gpu_adam_params_per_s: 1e9)");
+  const Result<MachineOptions> machine =
+      Read({{"profile", ProfileOn("NVIDIA H200")}, {"cluster", cluster}});
+  ASSERT_TRUE(machine.ok()) << machine.error().message;
+  EXPECT_EQ(machine.value().profile->measured_on().gpu_adam_params_per_s(), 1e9);
+  EXPECT_EQ(machine.value().profile->measured_on().gpu().name(), "H200");
+}
+
+// Not only the file that an option names is read.
+TEST(MachineOptions, ABaseIsNotWrittenOver) {
+  const std::string base = Written("base.textproto", R"(base: "h200" name: "b")");
+  const std::string cluster = Written("own.textproto", R"(base: "base.textproto" name: "o")");
+  const Option json{"json", base, FileUse::kWritten};
+  EXPECT_THAT(Read({{"cluster", cluster}, json}).error().message,
+              HasSubstr("--json: " + base + " is what is read"));
+  // A file that has the name of one in the binary is not read.
+  EXPECT_TRUE(Read({{"cluster", cluster}, {"json", "h200.textproto", FileUse::kWritten}}).ok());
+
+  const std::string software = Written("software.textproto", R"(name: "s" base: "pytorch-eager")");
+  const std::string more = Written("more.textproto", R"(name: "m" base: "software.textproto")");
+  EXPECT_TRUE(ReadFrameworkOption(Options({{"framework", more}})).ok());
+  EXPECT_THAT(
+      ReadFrameworkOption(Options({{"framework", more}, {"json", software, FileUse::kWritten}}))
+          .error()
+          .message,
+      HasSubstr("--json: " + software + " is what is read"));
+  const std::string lost = Written("lost.textproto", "name: 'l'\n base: 'pytorch-eger'");
+  EXPECT_THAT(ReadFrameworkOption(Options({{"framework", lost}})).error().message,
+              HasSubstr("lost.textproto:2:2: base: no framework 'pytorch-eger'"));
 }
 
 TEST(MachineOptions, EitherIsNeeded) {

@@ -226,6 +226,46 @@ TEST(RankCommandTest, GuessedTimesAreTold) {
   EXPECT_THAT(Rank(std::string(kProblem) + "--gpus 8").out, Not(HasSubstr("Warning")));
 }
 
+TEST(RankCommandTest, PartsThatCannotBeAreRefused) {
+  const std::string part = TemporaryFile("impossible.json");
+  EXPECT_EQ(Rank(std::string(kProblem) + "--gpus 8 --json " + part).code, ExitCode::kDone);
+  const nlohmann::ordered_json whole = nlohmann::ordered_json::parse(Content(part));
+  const auto error_of = [&](auto&& change) {
+    nlohmann::ordered_json changed = whole;
+    change(changed["points"][0]);
+    std::ofstream(part) << changed;
+    return MergeParts("--part " + part).err;
+  };
+  EXPECT_THAT(
+      error_of([](auto& point) { point["gpus"] = 0; }),
+      HasSubstr(part + ": this is no report of `twinstep rank --json`: gpus is not above 0"));
+  for (const double seconds : {0.0, -1.0}) {
+    EXPECT_THAT(error_of([&](auto& point) { point["ranking"][0]["iteration_time_s"] = seconds; }),
+                HasSubstr("iteration_time_s is not above 0"));
+  }
+}
+
+TEST(RankCommandTest, WordsWithBlanksAreKeptWhole) {
+  const std::string model = TemporaryFile("a \"model\".textproto");
+  std::ofstream(model) << R"(name: "own" family: LLAMA layers: 4 hidden_size: 64
+      ffn_hidden_size: 176 attention_heads: 4 vocab_size: 256 max_sequence_length: 128)";
+  const std::string json = TemporaryFile("blanks.json");
+  const auto rank = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"--model", model, "--cluster",      "dgx-a100",
+                                          "--seq",   "64",  "--global-batch", "16",
+                                          "--gpus",  "2,4"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    std::ostringstream out, err;
+    EXPECT_EQ(RunRankCommand(arguments, out, err), ExitCode::kDone) << err.str();
+    return out.str();
+  };
+  rank({"--json", json, "--shard", "1/1"});
+  const Answer merged = MergeParts("--part " + json);
+  EXPECT_EQ(merged.code, ExitCode::kDone) << merged.err;
+  EXPECT_EQ(merged.err, "");
+  EXPECT_EQ(merged.out, rank({}));
+}
+
 TEST(RankCommandTest, WhatNobodyAskedForIsKept) {
   EXPECT_THAT(Rank(std::string(kProblem) + "--gpus 8").out,
               HasSubstr("kept        micro-batch 1, ZeRO 1, TP overlap none, DP overlap off; "));
@@ -236,6 +276,10 @@ TEST(RankCommandTest, WhatNobodyAskedForIsKept) {
                    "--space chunks")
                   .out,
               Not(HasSubstr("kept")));
+  EXPECT_THAT(Rank("--model tiny-llama --cluster dgx-a100 --gpus 2 --seq 64 --global-batch 4 "
+                   "--space all")
+                  .out,
+              HasSubstr("kept        of pipelines: micro-batch 1, "));
 }
 
 TEST(RankCommandTest, PlansAreFilesThatSimulateTakes) {

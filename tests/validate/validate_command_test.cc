@@ -189,7 +189,11 @@ TEST_F(ValidateCommand, AFolderOfTracesIsNoReport) {
 // Whoever gave no --cluster has nothing to change there.
 TEST_F(ValidateCommand, TheOptionThatSaysGpusIsNamed) {
   const std::string profile = folder_.File("profile.textproto");
-  WriteBytes(profile, "measured_on { name: 'measured' base: 'h200' nodes: 1 node { gpus: 2 } }");
+  WriteBytes(profile, R"(measured_on { name: "measured" nodes: 1
+      gpu { name: "NVIDIA H200" memory_bytes: 150000000000 bf16_flops_per_s: 700e12
+            memory_bytes_per_s: 4e12 }
+      node { gpus: 2 pcie { h2d_bytes_per_s: 50e9 d2h_bytes_per_s: 50e9 }
+             host { memory_bytes: 100000000000 dram_bytes_per_s: 90e9 cores: 16 } } })");
   EXPECT_THAT(ErrorOf({"--profile", profile}), HasSubstr("--profile: measured has GPUs, and the "));
   EXPECT_THAT(ErrorOf({"--profile", profile, "--cluster", "h800"}),
               HasSubstr("--cluster: h800 has GPUs, and the "));
