@@ -9,7 +9,7 @@
 #include "sim/options/plan_presets.h"
 #include "sim/options/read_option.h"
 #include "sim/plan/plan_names.h"
-#include "sim/textproto/field_rules.h"
+#include "sim/plan/validate_plan.h"
 #include "sim/textproto/text_file.h"
 
 namespace twinstep {
@@ -144,9 +144,8 @@ Status ReadPlanOptions(const Options& options, Plan* plan, PlanRules* rules) {
   if (const auto path = options.Get("plan")) {
     const Result<ParsedText<Plan>> file = ParseTextFileWithSource<Plan>(*path);
     if (!file.ok()) return file.error();
-    FieldErrors errors(file.value().message, file.value().source);
-    errors.CheckEveryNumber();
-    if (!errors.ok()) return errors.status();
+    const Status valid = ValidatePlan(file.value().message, file.value().source);
+    if (!valid.ok()) return valid;
     plan->MergeFrom(file.value().message);
   }
   if (const auto order = options.Get("rank-order")) plan->set_rank_order(*order);

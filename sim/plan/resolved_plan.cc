@@ -4,17 +4,12 @@
 #include <array>
 #include <string_view>
 
+#include "sim/plan/plan_limits.h"
 #include "sim/str_cat.h"
 
 namespace twinstep {
 namespace {
 
-// Above any iteration worth simulating, and small enough that B s fits in 64 bits with room for the
-// bytes of a token.
-constexpr std::int64_t kMaxSequence = std::int64_t{1} << 26;
-constexpr std::int64_t kMaxBatch = std::int64_t{1} << 26;
-constexpr std::int64_t kMaxSize = std::int64_t{1} << 26;
-constexpr std::int64_t kMaxChunkBytes = std::int64_t{1} << 50;
 constexpr std::int64_t kMaxListedLayers = std::int64_t{1} << 16;
 // One computes, one is filled, one is emptied (ProTrain).
 constexpr std::int64_t kDefaultChunkBuffers = 3;
@@ -85,7 +80,7 @@ class Resolver {
                                             "ffn_hidden_size"));
     }
     const std::int64_t nodes = cluster_.nodes(), gpus_per_node = cluster_.node().gpus();
-    if (nodes < 1 || gpus_per_node < 1 || nodes > kMaxSize || gpus_per_node > kMaxSize) {
+    if (nodes < 1 || gpus_per_node < 1 || nodes > kMaxPlanSize || gpus_per_node > kMaxPlanSize) {
       return BadValue("cluster-value", StrCat("cluster '", cluster_.name(), "' has ", nodes,
                                               " nodes of ", gpus_per_node, " GPUs"));
     }
@@ -101,10 +96,10 @@ class Resolver {
   Status Sizes() {
     std::int64_t d = 0;
     for (const Status& status :
-         {Size("tensor_parallel", plan_.tensor_parallel(), 1, kMaxSize, &out_.t),
-          Size("context_parallel", plan_.context_parallel(), 1, kMaxSize, &out_.c),
-          Size("pipeline_parallel", plan_.pipeline_parallel(), 1, kMaxSize, &out_.p),
-          Size("data_parallel", plan_.data_parallel(), 0, kMaxSize, &d)}) {
+         {Size("tensor_parallel", plan_.tensor_parallel(), 1, kMaxPlanSize, &out_.t),
+          Size("context_parallel", plan_.context_parallel(), 1, kMaxPlanSize, &out_.c),
+          Size("pipeline_parallel", plan_.pipeline_parallel(), 1, kMaxPlanSize, &out_.p),
+          Size("data_parallel", plan_.data_parallel(), 0, kMaxPlanSize, &d)}) {
       if (!status.ok()) return status.error();
     }
     // Factor by factor: the product of three unchecked sizes can overflow.
@@ -125,8 +120,8 @@ class Resolver {
     const std::int64_t layers = model_.layers();
     std::int64_t v = 0, l = 0;
     for (const Status& status :
-         {Size("virtual_stages", plan_.virtual_stages(), 0, kMaxSize, &v),
-          Size("layers_per_stage", plan_.layers_per_stage(), 0, kMaxSize, &l)}) {
+         {Size("virtual_stages", plan_.virtual_stages(), 0, kMaxPlanSize, &v),
+          Size("layers_per_stage", plan_.layers_per_stage(), 0, kMaxPlanSize, &l)}) {
       if (!status.ok()) return status.error();
     }
     if (v == 0 && l == 0) v = 1;
@@ -241,21 +236,21 @@ class Resolver {
 
   Status Batch() {
     for (const Status& status :
-         {Size("micro_batch", plan_.micro_batch(), 1, kMaxBatch, &out_.b),
-          Size("global_batch", plan_.global_batch(), 0, kMaxBatch, &out_.global_batch),
+         {Size("micro_batch", plan_.micro_batch(), 1, kMaxPlanBatch, &out_.b),
+          Size("global_batch", plan_.global_batch(), 0, kMaxPlanBatch, &out_.global_batch),
           Size("sequence_length", plan_.sequence_length(), model_.max_sequence_length(),
-               kMaxSequence, &out_.sequence_length)}) {
+               kMaxPlanSequence, &out_.sequence_length)}) {
       if (!status.ok()) return status.error();
     }
     if (out_.global_batch == 0) {
       return BadValue("plan-value",
                       "plan field global_batch is missing (--global-batch); it has no default");
     }
-    if (out_.sequence_length < 1 || out_.sequence_length > kMaxSequence) {
+    if (out_.sequence_length < 1 || out_.sequence_length > kMaxPlanSequence) {
       return BadValue("plan-value", StrCat("sequence_length is ", out_.sequence_length,
                                            " (plan field sequence_length, else the model's "
                                            "max_sequence_length), not between 1 and ",
-                                           kMaxSequence));
+                                           kMaxPlanSequence));
     }
     const std::int64_t per_step = out_.b * out_.d;  // Both below 2^26.
     if (out_.global_batch % per_step != 0) {
@@ -328,10 +323,10 @@ class Resolver {
     chunks.enabled =
         plan_.has_persistent_chunks() || plan_.chunk_buffers() != 0 || plan_.chunk_bytes() != 0;
     for (const Status& status :
-         {Size("persistent_chunks", plan_.persistent_chunks(), 0, kMaxSize, &chunks.persistent),
-          Size("chunk_buffers", plan_.chunk_buffers(), kDefaultChunkBuffers, kMaxSize,
+         {Size("persistent_chunks", plan_.persistent_chunks(), 0, kMaxPlanSize, &chunks.persistent),
+          Size("chunk_buffers", plan_.chunk_buffers(), kDefaultChunkBuffers, kMaxPlanSize,
                &chunks.buffers),
-          Size("chunk_bytes", plan_.chunk_bytes(), 0, kMaxChunkBytes, &chunks.chunk_bytes)}) {
+          Size("chunk_bytes", plan_.chunk_bytes(), 0, kMaxPlanChunkBytes, &chunks.chunk_bytes)}) {
       if (!status.ok()) return status.error();
     }
     chunks.host_optimizer_overlap =
@@ -398,9 +393,9 @@ class Resolver {
   Status ArrangeBlocks() {
     std::int64_t swapped = 0, checkpointed = 0, interval = 0;
     for (const Status& status :
-         {Size("swapped_blocks", plan_.swapped_blocks(), 0, kMaxSize, &swapped),
-          Size("checkpointed_blocks", plan_.checkpointed_blocks(), 0, kMaxSize, &checkpointed),
-          Size("swap_interval", plan_.swap_interval(), 0, kMaxSize, &interval)}) {
+         {Size("swapped_blocks", plan_.swapped_blocks(), 0, kMaxPlanSize, &swapped),
+          Size("checkpointed_blocks", plan_.checkpointed_blocks(), 0, kMaxPlanSize, &checkpointed),
+          Size("swap_interval", plan_.swap_interval(), 0, kMaxPlanSize, &interval)}) {
       if (!status.ok()) return status.error();
     }
     if (swapped == 0 && interval != 0) {
