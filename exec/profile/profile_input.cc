@@ -8,7 +8,7 @@
 #include "exec/cuda/gpu_cluster.h"
 #include "exec/runtime/process_place.h"
 #include "exec/runtime/text_data.h"
-#include "hw_specs/validate_profile.h"
+#include "hw_specs/read_profile.h"
 #include "model_zoo/validate_model.h"
 #include "sim/hardware_threads.h"
 #include "sim/options/input_options.h"
@@ -77,11 +77,9 @@ Status ReadOutput(const Options& options, ProfileInput* input) {
     return Error{.message = "--output or --append is missing (twinstep profile --help)"};
   }
   if (!append) return Unit{};
-  Result<ParsedText<Profile>> earlier = ParseTextFileWithSource<Profile>(*append);
+  Result<Profile> earlier = ReadProfile(*append);
   if (!earlier.ok()) return earlier.error();
-  const Status valid = ValidateProfile(earlier.value().message, earlier.value().source);
-  if (!valid.ok()) return valid;
-  input->earlier = std::move(earlier).value().message;
+  input->earlier = std::move(earlier).value();
   input->earlier_file = *append;
   return Unit{};
 }

@@ -6,11 +6,11 @@
 
 #include "hw_specs/find_cluster.h"
 #include "hw_specs/frameworks/find_framework.h"
-#include "hw_specs/measured_gpu.h"
+#include "hw_specs/read_profile.h"
 #include "hw_specs/validate_cluster.h"
-#include "hw_specs/validate_profile.h"
 #include "model_zoo/find_model.h"
 #include "model_zoo/validate_model.h"
+#include "sim/cost/measured_gpu.h"
 #include "sim/options/output_files.h"
 #include "sim/options/read_option.h"
 #include "sim/str_cat.h"
@@ -79,13 +79,9 @@ Result<Cluster> ReadClusterOption(const Options& options) {
 Result<std::optional<Profile>> ReadProfileOption(const Options& options) {
   const auto path = options.Get("profile");
   if (!path) return std::optional<Profile>();
-  Result<ParsedText<Profile>> profile = ParseTextFileWithSource<Profile>(*path);
+  Result<Profile> profile = ReadProfile(*path);
   if (!profile.ok()) return profile.error();
-  const Status valid = ValidateProfile(profile.value().message, profile.value().source);
-  if (!valid.ok()) return valid.error();
-  const Status machine = ValidateMeasuredOn(profile.value().message, profile.value().source);
-  if (!machine.ok()) return machine.error();
-  return std::optional<Profile>(std::move(profile).value().message);
+  return std::optional<Profile>(std::move(profile).value());
 }
 
 Result<MachineOptions> ReadMachineOptions(const Options& options, const std::string& verb) {

@@ -43,7 +43,7 @@ Result<std::optional<Profile>> ReadProfileOption(const Options& options);
 
 // --cluster and --profile, of which either is given. Without --cluster: the machine that the
 // profile was measured on. The profile's measured_on gets the cluster's terms for its GPU
-// (hw_specs/measured_gpu.h), so that times of the very GPU carry over as they are, change as --set
+// (sim/cost/measured_gpu.h), so that times of the very GPU carry over as they are, change as --set
 // changes its description, and go to another by what the descriptions of both say.
 struct MachineOptions {
   Cluster cluster;

@@ -1,4 +1,4 @@
-#include "hw_specs/measured_gpu.h"
+#include "sim/cost/measured_gpu.h"
 
 #include <optional>
 #include <string>
@@ -6,11 +6,10 @@
 
 #include "hw_specs/find_cluster.h"
 #include "hw_specs/gpu_name.h"
+#include "sim/cost/efficiency.h"
 
 namespace twinstep {
 namespace {
-
-double OneIfUnset(double fraction) { return fraction > 0 ? fraction : 1; }
 
 // The first of hw_specs with that GPU.
 std::optional<Cluster> ClusterOfGpu(const std::string& gpu) {
@@ -30,17 +29,12 @@ void DescribeAs(const Cluster& described, Cluster* measured) {
   measured->set_gpu_adam_params_per_s(described.gpu_adam_params_per_s());
 }
 
-// Over what the GPU's description says; 1 where either is not known.
-double Proportion(double measured, double peak, double fraction) {
-  return measured > 0 && peak > 0 ? measured / (peak * fraction) : 1;
-}
-
 }  // namespace
 
 void DescribeByDataSheet(Cluster* measured) {
   const double rate = measured->gpu().bf16_flops_per_s();
   const std::optional<Cluster> known = ClusterOfGpu(measured->gpu().name());
-  if (!known || !(rate > 0)) return;
+  if (!known) return;
   Gpu* const gpu = measured->mutable_gpu();
   const double peak = known->gpu().bf16_flops_per_s();
   if (rate > peak) return;  // Then this is not what the data sheet is of.
@@ -63,10 +57,11 @@ void DescribeInTermsOf(const Cluster& cluster, Cluster* measured) {
   }
   const Gpu was = measured->gpu(), &its = cluster.gpu();
   const double products =
-      Proportion(was.bf16_flops_per_s(), its.bf16_flops_per_s(),
-                 OneIfUnset(its.gemm_max_efficiency()) * OneIfUnset(its.sustained_fraction()));
-  const double copies = Proportion(was.memory_bytes_per_s(), its.memory_bytes_per_s(),
-                                   OneIfUnset(its.memory_bound().max_efficiency()));
+      was.bf16_flops_per_s() / (its.bf16_flops_per_s() * OneIfUnset(its.gemm_max_efficiency()) *
+                                OneIfUnset(its.sustained_fraction()));
+  const double copies =
+      was.memory_bytes_per_s() /
+      (its.memory_bytes_per_s() * OneIfUnset(its.memory_bound().max_efficiency()));
   DescribeAs(cluster, measured);
   Gpu* const gpu = measured->mutable_gpu();
   gpu->set_bf16_flops_per_s(its.bf16_flops_per_s() * products);

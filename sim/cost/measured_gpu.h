@@ -12,6 +12,8 @@
 
 namespace twinstep {
 
+// Both take valid clusters (hw_specs/validate_cluster.h), whose rates are above 0.
+
 // Where hw_specs has the very GPU, its peak of products, of which the measured rate becomes the
 // fraction reached: modelled times stay as they are, but model FLOPs utilisation is of the data
 // sheet's peak.
