@@ -91,7 +91,10 @@ class Command {
     }
     if (const auto name = options_.Get("traced-on")) {
       // The same option under another name: a cluster by name or file.
-      Result<Cluster> cluster = ReadClusterOption(Options({{"cluster", *name}}));
+      std::vector<Option> given = options_.given();
+      std::erase_if(given, [](const Option& option) { return option.name == "cluster"; });
+      given.push_back({"cluster", *name});
+      Result<Cluster> cluster = ReadClusterOption(Options(std::move(given)));
       if (!cluster.ok()) return cluster.error();
       traced_on_ = std::move(cluster).value();
       if (!cluster_) return OptionError("traced-on", "needs --cluster, which to replay on");

@@ -86,6 +86,19 @@ TEST(GraphCommandTest, WhatWasTracedOnAnotherGpuIsTold) {
   EXPECT_TRUE(warnings("dgx-a100").empty()) << warnings("dgx-a100");
 }
 
+// Bases of both clusters are read.
+TEST(GraphCommandTest, ABaseIsNotWrittenOver) {
+  const std::string base = ::testing::TempDir() + "/base.textproto";
+  const std::string own = ::testing::TempDir() + "/own.textproto";
+  std::ofstream(base) << R"(base: "h800" name: "b")";
+  std::ofstream(own) << R"(base: "base.textproto" name: "o")";
+  for (const auto& [on, from] : {std::pair{own.c_str(), "h800"}, {"h800", own.c_str()}}) {
+    EXPECT_THAT(
+        Simulate({"--graph", Profile(), "--cluster", on, "--traced-on", from, "--json", base}).err,
+        HasSubstr("--json: " + base + " is what is read"));
+  }
+}
+
 TEST(GraphCommandTest, WritesTheTimeline) {
   const std::string trace = ::testing::TempDir() + "/what_if.pftrace";
   const Outcome outcome = Simulate(
