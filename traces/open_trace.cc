@@ -37,8 +37,7 @@ bool IsOwnProtobuf(const std::string& file) {
 
 constexpr const char* kFormats =
     "traces are read from .pb, .pb.gz and .json of ours, .json and .json.gz of PyTorch's profiler, "
-    ".et of "
-    "Chakra";
+    ".et of Chakra";
 
 // The reason why a file that is no trace cannot be read is seldom its first byte.
 Error WithFormats(Error error, const std::string& file) {

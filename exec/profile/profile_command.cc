@@ -67,8 +67,9 @@ class Command {
          {ValidateProfile(profile, {.name = input.output, .tree = nullptr}),
           ValidateMeasuredOn(profile, {.name = input.output, .tree = nullptr})}) {
       if (usable.ok()) continue;
-      return Error{.message = StrCat("was disturbed, and nothing is written; measure again where ",
-                                     "nothing else runs: ", usable.error().message)};
+      return Error{.message =
+                       StrCat("the measurement was disturbed, and nothing is written; ",
+                              "measure again where nothing else runs: ", usable.error().message)};
     }
     const std::string text = ProfileText(profile);
     const Status written = file.value().Append(std::as_bytes(std::span(text)));

@@ -48,8 +48,7 @@ const std::vector<OptionGroup>& Groups() {
        {{"backend", "NAME", "cpu (default), or cuda: this machine's GPU"},
         {"threads", "N",
          "threads that the training will have (default: one a core it may use). Everything is "
-         "measured alone, "
-         "and while so many threads compute; of cuda those of host tasks"},
+         "measured alone, and while so many threads compute; of cuda those of host tasks"},
         {"deterministic", nullptr,
          "of cuda: the kernels of `train --deterministic`, which take other times"},
         {"seconds", "X",

@@ -299,10 +299,10 @@ std::string OperatorsText(const Report& report, const SimulationResults& results
                   bytes == 0 || peak_bytes == 0 ? "-" : Percent(bytes / peak_bytes)});
   }
   std::string text = "\nComputation of a rank by operator, mean, longest first\n";
-  if (in_caches)
+  if (in_caches) {
     text +=
-        "  (beyond the memory's rate: in caches, or faster than the copy that it was measured "
-        "by)\n";
+        "  (beyond the memory's rate: in caches, a neighbour's kernel, or better than a copy)\n";
+  }
   text += table.ToString();
   if (shown < operators.size()) {
     text += "  ... " + std::to_string(operators.size() - shown) + " shorter ones: --json\n";

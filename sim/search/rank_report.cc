@@ -143,10 +143,10 @@ Result<RankPoint> MakePoint(const SimulateInput& input, std::int64_t gpus, const
   for (const std::size_t i : result.ranking) {
     point.ranking.push_back(MakeRow(input, result.plans[i]));
   }
-  const auto break_down = [&](std::size_t i) -> Status {
+  const auto fill = [&](std::size_t i) -> Status {
     return FillRankedRow(input, &point.ranking[i]);
   };
-  const Status done = ForEachInParallel(point.ranking.size(), threads, break_down);
+  const Status done = ForEachInParallel(point.ranking.size(), threads, fill);
   if (!done.ok()) return done.error();
   return point;
 }

@@ -17,8 +17,7 @@ OptionGroup InputOptions() {
                         ClusterOption(),
                         {"gpus", "N",
                          "GPUs that the plan uses (default: t c p d with --dp, or where threads "
-                         "serve the ranks, else "
-                         "all of the cluster)"}}};
+                         "serve the ranks, else all of the cluster)"}}};
   AppendOptions(BatchOptions(), &group.options);
   AppendOptions({FrameworkOption(),
                  ProfileOption(),

@@ -63,7 +63,7 @@ ProfileInput GpuProfileInput(const Model& model, const std::vector<Plan>& plans,
 void ExpectCovered(const ProfileInput& input, Profile* made, const ProbeSizes& sizes) {
   Profile profile;
   Status usable = Unit{};
-  // Times of microseconds on a busy machine can differ by more than a reader takes.
+  // How much times of microseconds differ on a busy machine can be more than a reader takes.
   constexpr int kTries = 3;
   for (int i = 0; i < kTries; ++i) {
     Progress progress(kStepsOfGpuMeasurement);
@@ -73,7 +73,7 @@ void ExpectCovered(const ProfileInput& input, Profile* made, const ProbeSizes& s
     ASSERT_TRUE(measured.ok()) << measured.error().message;
     profile = measured.value();
     usable = ValidateProfile(profile, {});
-    if (usable.ok()) break;
+    if (usable.ok() || !usable.error().message.starts_with(": interference.")) break;
   }
   ASSERT_TRUE(usable.ok()) << usable.error().message;
   if (made != nullptr) *made = profile;
